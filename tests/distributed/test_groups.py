@@ -84,6 +84,56 @@ else:
     raise AssertionError("a model needs a process group")
 """
 
+MESH = """
+import tracecomp as torch, tracecomp.distributed as dist
+from tracecomp import nn
+from tracecomp.distributed.device_mesh import init_device_mesh
+from tracecomp.distributed.fsdp import FullyShardedDataParallel
+from tracecomp.distributed._composable.fsdp import CPUOffloadPolicy, fully_shard
+from tracecomp.distributed.tensor import Shard, distribute_tensor
+from tracecomp.nn.parallel import DistributedDataParallel
+mesh = init_device_mesh("cpu", (3,), mesh_dim_names=("dp",))
+grid = init_device_mesh("cpu", (1, 3), mesh_dim_names=("replicate", "shard"))
+replicas = init_device_mesh("cpu", (3, 1), mesh_dim_names=("replicate", "shard"))
+rank = dist.get_rank()
+x = torch.full((2, 4), 1.0 + rank)
+def made(shard):
+    torch.manual_seed(0)
+    return shard(nn.Linear(4, 6))
+def gradients(model):
+    model(x).sum().backward()
+    return [p.grad.full_tensor() for p in model.parameters()]
+expected = gradients(made(fully_shard))
+for given in (mesh, mesh["dp"], grid, grid["shard"], mesh.get_group()):
+    model = made(lambda net: fully_shard(net, mesh=given, offload_policy=CPUOffloadPolicy()))
+    assert all(torch.equal(a, b) for a, b in zip(gradients(model), expected, strict=True))
+    assert model.weight.device_mesh is given and model.weight.to_local().shape == (2, 4)
+assert all(torch.equal(a, b) for a, b in zip(gradients(FullyShardedDataParallel(made(lambda n: n), device_mesh=grid)),
+                                             expected, strict=True))
+single = replicas["shard"]
+model = DistributedDataParallel(made(lambda net: net), device_mesh=single)
+model(x).sum().backward()
+assert model.process_group is single.get_group() and model.module.weight.grad[0].tolist() == [2.0 * (1 + rank)] * 4
+for options in (dict(device_mesh=grid), dict(device_mesh=mesh, process_group=mesh.get_group())):
+    try:
+        DistributedDataParallel(nn.Linear(1, 1), **options)
+    except RuntimeError:
+        continue
+    raise AssertionError(options)
+rows = distribute_tensor(torch.arange(6), mesh, [Shard(0)])
+assert rows.to_local().tolist() == [2 * rank, 2 * rank + 1] and rows.device_mesh is mesh
+for given, kind in ((replicas, NotImplementedError), ("dp", TypeError)):
+    try:
+        fully_shard(nn.Linear(4, 6), mesh=given)
+    except kind:
+        continue
+    raise AssertionError(given)
+"""
+
+
+def test_modules_are_sharded_and_replicated_over_a_mesh() -> None:
+    succeed(gang(3, "-c", MESH))
+
 
 def test_groups_are_created_again_at_the_same_address() -> None:
     succeed(gang(3, "-c", AGAIN))

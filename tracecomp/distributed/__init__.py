@@ -96,9 +96,11 @@ __all__ = [
 ]  # fmt: skip
 
 _LATER = (
+    "_composable",
     "_functional_collectives",
     "algorithms",
     "checkpoint",
+    "constants",
     "device_mesh",
     "distributed_c10d",
     "elastic",

@@ -10,6 +10,7 @@ from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
 from tracecomp.communication.world import world
 from tracecomp.distributed.processes import (
+    default_group,
     get_process_group_ranks,
     get_rank,
     get_world_size,
@@ -181,6 +182,30 @@ class DeviceMesh:
             sizes = [f"{name}={n}" for name, n in zip(self.mesh_dim_names, sizes, strict=True)]
         strides = tuple(self.mesh.contiguous().stride())
         return f"DeviceMesh(({', '.join(sizes)}), '{self.device_type}', stride={strides})"
+
+
+def group_of_mesh(mesh: object, what: str) -> Group:
+    """Return the group over which ``what`` distributes rows: the default one, ``mesh`` itself, or its only line.
+
+    A mesh of two dimensions is one of replicas and shards, as in PyTorch. NotImplementedError if it has replicas, or
+    more dimensions.
+    """
+    if mesh is None:
+        return default_group()
+    if isinstance(mesh, Group):
+        return mesh
+    if not isinstance(mesh, DeviceMesh):
+        raise TypeError(
+            at_user_line(f"{what}: mesh must be a DeviceMesh or a process group, got {type(mesh).__name__}")
+        )
+    if mesh.ndim > 2 or mesh.size() != mesh.shape[-1]:
+        raise NotImplementedError(
+            at_user_line(f"{what}: {mesh} has replicas of shards, which are not supported. Use one dimension of it")
+        )
+    group = mesh.get_group(mesh.ndim - 1)
+    if not isinstance(group, Group):
+        raise RuntimeError(at_user_line(f"{what}: rank {get_rank()} is not in {mesh}"))
+    return group
 
 
 def init_device_mesh(

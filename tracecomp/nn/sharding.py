@@ -17,10 +17,16 @@ from tracecomp.ops.prim import prim
 
 
 class Sharding:
-    """The distribution of a tensor's rows: equal parts of axis 0, of which the last ones may have fewer or none."""
+    """The distribution of a tensor's rows: equal parts of axis 0, of which the last ones may have fewer or none.
 
-    def __init__(self, shape: Sequence[int], group: Group, placements: tuple[object, ...]) -> None:
+    ``mesh`` is the caller's description of ``group``.
+    """
+
+    def __init__(
+        self, shape: Sequence[int], group: Group, placements: tuple[object, ...], mesh: object = None
+    ) -> None:  # fmt: skip
         self.shape, self.group, self.placements = tuple(shape), group, placements
+        self.mesh = group if mesh is None else mesh
         rows = self.shape[0]
         self.each = -(-rows // group.size())
         self.start, self.stop = (min(r * self.each, rows) for r in (group.rank(), group.rank() + 1))
@@ -77,9 +83,9 @@ class ShardedTensor(Tensor):
         return self.sharding.placements
 
     @property
-    def device_mesh(self) -> Group:
-        """The processes that have the rows."""
-        return self.sharding.group
+    def device_mesh(self) -> Any:
+        """The processes that have the rows: the mesh or the group that the caller passed."""
+        return self.sharding.mesh
 
     def as_parameter(self, requires_grad: bool) -> ShardedParameter:
         """Return the parameter with these rows."""

@@ -39,7 +39,7 @@ def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
     return [d if v is None else v for v, d in zip(out_size, defaults[-len(out_size) :], strict=True)]
 
 
-def consume_prefix_in_state_dict_if_present(state_dict: MutableMapping[str, Any], prefix: str) -> None:
+def consume_prefix_in_state_dict_if_present(state_dict: MutableMapping[str, object], prefix: str) -> None:
     """Remove ``prefix`` from the names of a state dict and of its metadata, in place; other names stay.
 
     A model in ``DistributedDataParallel`` saves its names with the prefix ``"module."``.

@@ -1,6 +1,6 @@
 """``torch.distributed.fsdp``: models larger than the memory of one process."""
 
-from tracecomp.distributed.fsdp.bucket import MixedPrecisionPolicy
+from tracecomp.distributed.fsdp.bucket import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy
 from tracecomp.distributed.fsdp.fully_shard import FSDPModule, fully_shard
 from tracecomp.distributed.fsdp.fully_sharded_data_parallel import (
     BackwardPrefetch,
@@ -17,7 +17,8 @@ from tracecomp.distributed.fsdp.fully_sharded_data_parallel import (
 )
 
 __all__ = [
-    "BackwardPrefetch", "CPUOffload", "FSDPModule", "FullOptimStateDictConfig", "FullStateDictConfig",
-    "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", "OptimStateDictConfig",
+    "BackwardPrefetch", "CPUOffload", "CPUOffloadPolicy", "FSDPModule", "FullOptimStateDictConfig",
+    "FullStateDictConfig", "FullyShardedDataParallel", "MixedPrecision", "MixedPrecisionPolicy", "OffloadPolicy",
+    "OptimStateDictConfig",
     "ShardedStateDictConfig", "ShardingStrategy", "StateDictConfig", "StateDictType", "fully_shard",
 ]  # fmt: skip

@@ -39,6 +39,17 @@ class MixedPrecisionPolicy:
     cast_forward_inputs: bool = True
 
 
+class OffloadPolicy:
+    """Where parameters, gradients and optimizer states are kept between uses: the device that computes."""
+
+
+@dataclass(frozen=True)
+class CPUOffloadPolicy(OffloadPolicy):
+    """Keep them on the CPU, where tensors are anyway: it changes nothing here."""
+
+    pin_memory: bool = True
+
+
 Places = Sequence[tuple[Module, str]]
 """Places of a parameter: modules and attribute names, several for a shared parameter."""
 
@@ -64,11 +75,12 @@ class Bucket:
     """Parameters of one dtype of one module, which are sent in one message."""
 
     def __init__(
-        self, params: Sequence[tuple[Parameter, Places]], group: Group, policy: MixedPrecisionPolicy, total: int
-    ) -> None:
+        self, params: Sequence[tuple[Parameter, Places]], group: Group, policy: MixedPrecisionPolicy, total: int,
+        mesh: object = None,
+    ) -> None:  # fmt: skip
         self.group, self.policy, self.total = group, policy, total
         self.places = [places for _, places in params]
-        self.shardings = [Sharding(p.shape, group, (Shard(0),)) for p, _ in params]
+        self.shardings = [Sharding(p.shape, group, (Shard(0),), mesh) for p, _ in params]
         self.rows: Sequence[Any] = [_spread(p, s) for (p, _), s in zip(params, self.shardings, strict=True)]
         self.synchronised = True
         self.shown = False  # whether ``unshard`` has installed whole parameters

@@ -10,8 +10,8 @@ from typing import Any
 from tracecomp.autograd.graph import saved_tensors_hooks
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
-from tracecomp.distributed.fsdp.bucket import Bucket, MixedPrecisionPolicy, Places, saving
-from tracecomp.distributed.processes import default_group
+from tracecomp.distributed.device_mesh import DeviceMesh, group_of_mesh
+from tracecomp.distributed.fsdp.bucket import Bucket, MixedPrecisionPolicy, OffloadPolicy, Places, saving
 from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.containers import ModuleDict, ModuleList
@@ -165,9 +165,9 @@ class _Done:
 
 
 def fully_shard(
-    module: Any, *, mesh: Group | None = None, reshard_after_forward: bool | None = None,
-    shard_placement_fn: object = None, mp_policy: MixedPrecisionPolicy | None = None, offload_policy: object = None,
-    ignored_params: Any = None, shards: int | None = None,
+    module: Any, *, mesh: DeviceMesh | Group | None = None, reshard_after_forward: bool | None = None,
+    shard_placement_fn: object = None, mp_policy: MixedPrecisionPolicy | None = None,
+    offload_policy: OffloadPolicy | None = None, ignored_params: Any = None, shards: int | None = None,
 ) -> Any:  # fmt: skip
     """Keep, in place, only this process's rows of the module's parameters; return the module.
 
@@ -176,29 +176,27 @@ def fully_shard(
     (unless ``reshard_after_forward`` is False; the default for all but the outermost module). Backward gathers them
     again, and leaves the mean of gradients over processes, by rows. With ``shards=S``, the same in all calls, the mean
     is over S logical shards. Its bits are those of ``DistributedDataParallel(..., shards=S)`` for any number of
-    processes (``docs/distributed.md``). ``mesh`` is a process group, the default one if None.
+    processes (``docs/distributed.md``). ``mesh`` is a mesh of one dimension or a process
+    group, the default one if None.
 
     ValueError for parameters without axes and containers without forward; RuntimeError for a parameter shared with a
     separately sharded module. (Rajbhandari et al. 2020, stage 3)
     """
-    for name, value in (("shard_placement_fn", shard_placement_fn), ("offload_policy", offload_policy)):
-        if value is not None:
-            raise NotImplementedError(at_user_line(f"fully_shard: {name} is not supported"))
+    if shard_placement_fn is not None:
+        raise NotImplementedError(at_user_line("fully_shard: shard_placement_fn is not supported"))
     if isinstance(module, ModuleList | ModuleDict) or not isinstance(module, Module):
         raise ValueError(
             at_user_line(f"fully_shard does not support containers that do not implement forward: {module}")
         )
     if isinstance(module, FSDPModule):
         raise AssertionError(f"Expects a module that fully_shard has not been applied to, got {type(module).__name__}")
-    group = default_group() if mesh is None else mesh
-    if not isinstance(group, Group):
-        raise TypeError(at_user_line(f"fully_shard: mesh must be a process group, got {type(group).__name__}"))
+    group = group_of_mesh(mesh, "fully_shard")
     policy = mp_policy or MixedPrecisionPolicy()
     for inner in module.modules():
         if isinstance(inner, FSDPModule) and reshard_after_forward is None:
             inner._fsdp.drops = True
     total = group.size() if shards is None else shards
-    buckets = [Bucket(row, group, policy, total) for row in _by_dtype(_own(module, ignored_params or ()))]
+    buckets = [Bucket(row, group, policy, total, mesh) for row in _by_dtype(_own(module, ignored_params or ()))]
     state = _State(buckets, group, policy, bool(reshard_after_forward))
     if shards is not None:
         state.plan = ShardPlan([], group, shards, 0)

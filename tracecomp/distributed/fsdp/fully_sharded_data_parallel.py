@@ -12,6 +12,7 @@ from typing import Any
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
 from tracecomp.distributed.checkpoint.state_dict import get_optimizer_state_dict, numbered, whole
+from tracecomp.distributed.device_mesh import DeviceMesh, group_of_mesh
 from tracecomp.distributed.fsdp.bucket import MixedPrecisionPolicy
 from tracecomp.distributed.fsdp.fully_shard import FSDPModule, fully_shard
 from tracecomp.distributed.fsdp.wrap import Policy
@@ -109,14 +110,16 @@ class FullyShardedDataParallel(Module):
         mixed_precision: MixedPrecision | None = None, ignored_modules: Iterable[Module] | None = None,
         param_init_fn: Any = None, device_id: object = None, sync_module_states: bool = False,
         forward_prefetch: bool = False, limit_all_gathers: bool = True, use_orig_params: bool = False,
-        ignored_states: Iterable[Parameter] | None = None, device_mesh: Group | None = None, shards: int | None = None,
+        ignored_states: Iterable[Parameter] | None = None, device_mesh: DeviceMesh | Group | None = None,
+        shards: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         strategy = ShardingStrategy.FULL_SHARD if sharding_strategy is None else sharding_strategy
         if strategy.name not in ("FULL_SHARD", "SHARD_GRAD_OP", "NO_SHARD") or param_init_fn is not None:
             what = "param_init_fn" if param_init_fn is not None else strategy.name
             raise NotImplementedError(at_user_line(f"FullyShardedDataParallel: {what} is not supported"))
-        group, mixed = device_mesh or process_group, mixed_precision or MixedPrecision()
+        group = process_group if device_mesh is None else group_of_mesh(device_mesh, "FullyShardedDataParallel")
+        mixed = mixed_precision or MixedPrecision()
         skipped = {id(m) for top in ignored_modules or () for m in top.modules()}
         ignored = [*(ignored_states or ()), *(p for m in ignored_modules or () for p in m.parameters())]
         self.sharding_strategy, self.mixed_precision = strategy, mixed

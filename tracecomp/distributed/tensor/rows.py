@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
-from tracecomp.distributed.processes import default_group
+from tracecomp.distributed.device_mesh import DeviceMesh, group_of_mesh
 from tracecomp.distributed.tensor.placement_types import Placement, Shard
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.sharding import ShardedTensor, Sharding, marked
@@ -15,7 +15,7 @@ DTensor = ShardedTensor
 
 
 def distribute_tensor(
-    tensor: Tensor, device_mesh: Group | None = None, placements: Sequence[Placement] | None = None
+    tensor: Tensor, device_mesh: DeviceMesh | Group | None = None, placements: Sequence[Placement] | None = None
 ) -> ShardedTensor:  # fmt: skip
     """Return this process's rows of ``tensor``, which all processes of the group have; without communication.
 
@@ -23,5 +23,5 @@ def distribute_tensor(
     """
     if placements is not None and tuple(placements) != (Shard(0),):
         raise NotImplementedError(at_user_line(f"distribute_tensor: {placements} is not supported. Use (Shard(0),)"))
-    sharding = Sharding(tensor.shape, device_mesh or default_group(), (Shard(0),))
+    sharding = Sharding(tensor.shape, group_of_mesh(device_mesh, "distribute_tensor"), (Shard(0),), device_mesh)
     return marked(sharding.own(tensor).detach().clone(), sharding)

@@ -36,14 +36,21 @@ class DistributedDataParallel(Module, Joinable):
     """
 
     def __init__(
-        self, module: Module, device_ids: Any = None, output_device: Any = None, dim: int = 0,
+        self, module: Module, device_ids: object = None, output_device: object = None, dim: int = 0,
         broadcast_buffers: bool = True, init_sync: bool = True, process_group: Group | None = None,
         bucket_cap_mb: float | None = None, find_unused_parameters: bool = False, check_reduction: bool = False,
         gradient_as_bucket_view: bool = False, static_graph: bool = False,
-        delay_all_reduce_named_params: Any = None, param_to_hook_all_reduce: Any = None, mixed_precision: object = None,
-        device_mesh: Any = None, skip_all_reduce_unused_params: bool = False, shards: int | None = None,
+        delay_all_reduce_named_params: object = None, param_to_hook_all_reduce: object = None,
+        mixed_precision: object = None, device_mesh: Any = None, skip_all_reduce_unused_params: bool = False,
+        shards: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
+        if device_mesh is not None:
+            if process_group is not None:
+                raise RuntimeError("Cannot specify both process_group and device_mesh arguments.")
+            if device_mesh.ndim != 1:
+                raise RuntimeError(f"Only 1D device mesh is supported, but got {device_mesh}.")
+            process_group = device_mesh.get_group(0)
         group = _group(process_group)
         if mixed_precision is not None:
             raise NotImplementedError(

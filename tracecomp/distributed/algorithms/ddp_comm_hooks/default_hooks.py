@@ -47,10 +47,19 @@ def bf16_compress_hook(process_group: Group | None, bucket: GradBucket) -> Futur
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:
     """``hook`` on gradients rounded to float16."""
+    return _wrapper(hook, float16, "fp16_compress_wrapper_hook")
 
+
+def bf16_compress_wrapper(hook: Hook) -> Hook:
+    """``hook`` on gradients rounded to bfloat16."""
+    return _wrapper(hook, bfloat16, "bf16_compress_wrapper_hook")
+
+
+def _wrapper(hook: Hook, dtype: DType, name: str) -> Hook:
     def run(state: object, bucket: GradBucket) -> Future[Tensor]:
         kind = bucket.buffer().dtype
-        bucket.set_buffer(bucket.buffer().to(float16))
+        bucket.set_buffer(bucket.buffer().to(dtype))
         return hook(state, bucket).then(lambda found: found.value().to(kind))
 
+    run.__name__ = name
     return run
