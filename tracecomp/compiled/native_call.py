@@ -111,7 +111,7 @@ def _fits(plan: Plan, leaves: Leaves) -> bool:
 def _native(r: Result) -> bool:
     """Whether ``r`` can be made from values that native code has."""
     if isinstance(r, Plain):
-        return True
+        return r.is_constant()
     while isinstance(r, Seen):
         if r.grad is not None or (r.history is not None and r.history.freed):
             return False
@@ -125,7 +125,9 @@ def _simple(r: Result) -> bool:
     """Whether native code can build ``r``."""
     if isinstance(r, Made):
         return r == Made(r.number, history=History(freed=r.history.freed))
-    return isinstance(r, Plain) or (isinstance(r, Given) and r.source.kind in ("argument", "state"))
+    if isinstance(r, Plain):
+        return r.is_constant()
+    return isinstance(r, Given) and r.source.kind in ("argument", "state")
 
 
 class _Writer:

@@ -664,12 +664,17 @@ def _new(array: Array) -> Tensor:
 
 def wrap(array: Array, cls: type[Tensor] = Tensor) -> Tensor:
     """A new leaf tensor over ``array``'s memory; in a recording, data that Python brought in."""
+    t = _leaf(array, cls)
+    if modes.recorder is not None:
+        modes.recorder.constant(t)
+    return t
+
+
+def _leaf(array: Array, cls: type[Tensor] = Tensor) -> Tensor:
     t = blank(cls)
     t._data = array
     if modes.inference:
         t._inference = True
-    if modes.recorder is not None:
-        modes.recorder.constant(t)
     return t
 
 
@@ -774,8 +779,10 @@ def look_through(t: Tensor, steps: tuple[View, ...]) -> Tensor:
 
 def wrap_shared(array: Array) -> Tensor:
     """A new leaf tensor over memory that others can write."""
-    t = wrap(array)
-    t._shared_storage().share()
+    t = _leaf(array)
+    t._shared_storage().share()  # the recorder copies the elements of shared memory
+    if modes.recorder is not None:
+        modes.recorder.constant(t)
     return t
 
 

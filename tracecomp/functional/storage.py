@@ -7,10 +7,12 @@ from typing import Any, SupportsIndex, TypeAlias
 
 import numpy as np
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import no_memory
 from tracecomp.eager.device import CPU, check_device
 from tracecomp.eager.device import device as Device
 from tracecomp.eager.meta import MetaArray, new_array
+from tracecomp.eager.modes import modes
 from tracecomp.eager.process_memory import Elements, block_of, share
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import owner
@@ -32,6 +34,13 @@ def _memory(x: Tensor) -> Array:
 def _pickled(array: Array) -> Any:
     """The elements of a storage for another process: the same memory if it is shared, else a copy."""
     return array if block_of(array) is None else Elements(array)
+
+
+def _elements(storage: TypedStorage | UntypedStorage) -> Array:
+    """The elements of ``storage``, which Python reads or changes: a graph does not repeat that."""
+    if modes.recorder is not None:
+        modes.recorder.refuse_here("reads or changes elements of a storage", Section.MEMORY, "Use the tensor")
+    return storage._array
 
 
 class TypedStorage:
@@ -58,7 +67,7 @@ class TypedStorage:
         return self._array.itemsize
 
     def tolist(self) -> list[Any]:
-        return list(self._array.tolist())
+        return list(_elements(self).tolist())
 
     def is_shared(self) -> bool:
         return block_of(self._array) is not None
@@ -73,11 +82,11 @@ class TypedStorage:
         return _typed, (_pickled(self._array),)
 
     def __getitem__(self, index: int | slice) -> Any:
-        found = self._array[index]
+        found = _elements(self)[index]
         return found.tolist()
 
     def __setitem__(self, index: int | slice, value: object) -> None:
-        self._array[index] = value
+        _elements(self)[index] = value
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tolist())
@@ -137,7 +146,7 @@ class UntypedStorage:
 
     @property
     def __array_interface__(self) -> Any:
-        return self._array.__array_interface__
+        return _elements(self).__array_interface__
 
     def data_ptr(self) -> int:
         return 0 if isinstance(self._array, MetaArray) else int(self._array.__array_interface__["data"][0])
@@ -151,17 +160,17 @@ class UntypedStorage:
         return 1
 
     def tolist(self) -> list[Any]:
-        return list(self._array.tolist())
+        return list(_elements(self).tolist())
 
     def clone(self) -> UntypedStorage:
-        return self._over(self._array.copy())
+        return self._over(_elements(self).copy())
 
     def copy_(self, source: UntypedStorage, non_blocking: bool = False) -> UntypedStorage:
-        self._array[...] = source._array
+        _elements(self)[...] = source._array
         return self
 
     def fill_(self, value: int) -> UntypedStorage:
-        self._array[...] = value
+        _elements(self)[...] = value
         return self
 
     def cpu(self) -> UntypedStorage:
@@ -187,10 +196,10 @@ class UntypedStorage:
         return UntypedStorage._over, (_pickled(self._array),)
 
     def __getitem__(self, index: Any) -> Any:
-        return self._over(self._array[index]) if isinstance(index, slice) else int(self._array[index])
+        return self._over(self._array[index]) if isinstance(index, slice) else int(_elements(self)[index])
 
     def __setitem__(self, index: int | slice, value: object) -> None:
-        self._array[index] = value
+        _elements(self)[index] = value
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.tolist())

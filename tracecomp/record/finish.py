@@ -75,7 +75,7 @@ class Finish:
         self.derivation = Derivation(recorder, observer, self.outputs, self.sources, self._holder, self._add)
 
     def recording(self, derive: bool) -> Recording:
-        self.recorder.check_constants()
+        self.recorder.memory.check()
         values: list[Any] = []
         self._find_repeated()
         structure = flatten(self.result, values, self._is_one_object, every=True)
@@ -86,6 +86,7 @@ class Finish:
         left = [*values, *[x for *_, kept in effects for x in kept], *[x for _, kept in built for x in kept]]
         held = [t for h in self.guards.places for t in h.place.tensors()]
         tensors = dict.fromkeys([*[v for v in left if isinstance(v, Tensor)], *held])
+        self.recorder.memory.leave_tensors(tensors, self._known())
         derive = derive and self._history_outside() is None
         gradients = [g for slot in self.recorder.changes.grads.values() if (g := slot.tensor._grad) is not None]
         # Tensors are noted before anything is differentiated: noting gives each its place among the results.
@@ -329,6 +330,10 @@ class Finish:
         changeable = isinstance(value, list | dict) or bool(parts_of(type(value))) or bool(added_to(value))
         return changeable and id(value) in self.observer.known
 
+    def _known(self) -> list[object]:
+        """The objects from outside that the program has met."""
+        return [read.value for read in self.observer.known.values()]
+
     def _rebased_arguments(self) -> list[Tensor]:
         """Arguments that the call wrote to with gradient history."""
         recorder = self.recorder
@@ -341,9 +346,12 @@ class Finish:
     def _result(self, v: Any) -> Result:
         if type(v) in (SymScalar, SymInt):
             return Followed(self._add(self.recorder.value(v.tensor), f"n{len(self.outputs)}", "result"))
-        if isinstance(v, np.ndarray):
-            return Passed(self.numbers[id(v)]) if id(v) in self.numbers else Plain(v.copy())
-        if self._is_outside(v):
+        if isinstance(v, np.ndarray) and id(v) in self.numbers:
+            return Passed(self.numbers[id(v)])
+        if isinstance(v, np.ndarray) and id(v) not in self.observer.known:
+            self.recorder.memory.leave(v, self._known())
+            return Plain(v.copy())
+        if isinstance(v, np.ndarray) or self._is_outside(v):
             return Found(self.observer.known[id(v)])
         if id(v) in self.repeated:
             if id(v) not in self.containers:

@@ -51,6 +51,8 @@ class ObjectChanges:
             if place is not None and place.id in self._reads.places:
                 return
             self._written.add((id(owner), written.same()))
+        if not read.is_given:
+            self._recorder.memory.note(owner, changes=True)
         if is_container(owner):
             self._changed.setdefault(id(owner), everything(owner))
         for value in args:

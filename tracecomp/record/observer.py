@@ -317,6 +317,7 @@ class Observer:
             self.consume(owner)
         if hasattr(type(stored), "__set__"):
             if not isinstance(stored, property) and not is_program_class(type(stored)):
+                self.recorder.memory.note(owner)
                 step: SomeStep = Slot(name)
                 self.step(read, step, step.fetch(owner), where)
             return
@@ -439,6 +440,8 @@ class Observer:
             self.reads.array_lines.add(self.recorder.refusals.line())
             if not own:
                 self.reads.seen_arrays.add(id(value))
+        if not read.is_given:
+            self.recorder.memory.note(value)
         before = self.changed.get(id(value), MISSING)
         self.step(read, All(None), everything(value) if before is MISSING else before, read.where)
         if read.is_given:

@@ -25,6 +25,7 @@ from tracecomp.ops.autodiff import scalar_of
 from tracecomp.ops.collective import with_others
 from tracecomp.record.backward_passes import BackwardPasses
 from tracecomp.record.binding import Array
+from tracecomp.record.foreign_memory import ForeignMemory
 from tracecomp.record.inputs import Inputs
 from tracecomp.record.python_state import PythonState
 from tracecomp.record.pytree import Leaves
@@ -54,12 +55,12 @@ class Recorder:
         self.numbers: list[SymScalar] = []
         self.sized_ints: list[Any] = []
         self.predicates: list[Predicate] = []
-        self.brought: list[tuple[Tensor, Array, Array]] = []  # tensors of data from Python, and what that was
         self.catches = False  # a function of the program has an ``except`` clause
         self.told: list[Value] = []  # a result of each operator that other processes took part in
         self.leaves: Leaves = ()
         self.quiet = False  # current reads of values are for printing only, which every call repeats
         self.changes = TensorChanges(self.values, self.inputs, self.refusals)
+        self.memory = ForeignMemory(self.values, self.changes, self.refusals)
         self.facts = TensorFacts(self.values, self.inputs, self.changes, self.refusals)
         self.python = PythonState(self, self.inputs, self.refusals)
         self.backward = BackwardPasses(self.values.started, self.refusals)
@@ -89,6 +90,7 @@ class Recorder:
         self.values.set(target, self.value(value))
         holder = target
         root, _ = self.values.root(target)
+        self.memory.wrote(root)
         if root._storage is target._storage:
             holder = root
         while (seen := self.values.look(holder)) is not None and seen.of._storage is holder._storage:
@@ -137,21 +139,13 @@ class Recorder:
         if argument is not None:
             self._made(t, self.value(argument), self.values.look_of(argument, None), user_source())
             return
-        self.brought.append((t, array, array.copy()))
+        self.memory.bring(t)
         if array.ndim == 0:
             value = self.graph.scalar(array.item(), t.dtype)
         else:
             kind = TensorType(t.dtype, array.shape)
             value = self.graph.add_input(kind, f"c{len(self.graph.inputs)}", "constant", array.copy())
         self._made(t, value, None, user_source())
-
-    def check_constants(self) -> None:
-        """Refuse that numpy has changed data after a tensor was made of it, which only the tensor's operations may."""
-        for t, array, before in self.brought:
-            shared = t._shared_storage().memory.writes is None
-            if shared and array.tobytes() != before.tobytes() and not self.values.root_cell(t).version:
-                cause = "numpy changes an array after a tensor was made of it"
-                self.refusals.refuse(BreakReason(cause, Section.MEMORY, "Change the array before, or the tensor"))
 
     def observe(self, t: Tensor, seen: object) -> None:
         """Note that Python saw the value of ``t``: nested lists, or its one element."""
@@ -255,6 +249,7 @@ class Recorder:
 
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
+        self.memory.read(t)
         return self.values.value(t)
 
     def is_made(self, t: Tensor) -> bool:
@@ -290,7 +285,7 @@ class Recorder:
         self.open = False
         self.leaves = ()  # symbolic sizes keep the recorder
         self.inputs.forget()
-        self.brought.clear()
+        self.memory.forget()
         self.changes.forget()
         self.facts.asked.clear()
         self.python.on_module = _pass_by  # it holds the observer

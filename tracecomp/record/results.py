@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+import numpy as np
+
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.eager.aliasing import history_if_allowed, is_refused
 from tracecomp.eager.grad_fn import OpNode
@@ -111,10 +113,14 @@ class Plain:
 
     value: Any
 
+    def is_constant(self) -> bool:
+        """Whether all calls return one object: each returns another array, which its caller may write."""
+        return not isinstance(self.value, np.ndarray)
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A list or dictionary from outside, found where the program found it."""
+    """A list, dictionary or array from outside, found where the program found it."""
 
     read: Read
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import datetime
 import decimal
 import enum
@@ -35,7 +36,7 @@ import numpy as np
 from tracecomp.record.guards.ownership import is_opened, of_package
 from tracecomp.record.outside import is_c_function
 
-CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray)
+CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray, ctypes.Array)
 _LISTED = (bytearray, memoryview, array, Mapping, Set, Sequence)
 _STATEFUL = tuple(f"{__name__.partition('.')[0]}.{room}" for room in ("distributions", "optim", "utils.data"))
 
