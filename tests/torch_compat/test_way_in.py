@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tracecomp.torch_compat import distribution
+from tracecomp.torch_compat import command, distribution
 from tracecomp.torch_compat.activate import SITE
 from tracecomp.torch_compat.names import TORCH_VERSION, table
 
@@ -205,3 +205,9 @@ def test_types_that_nothing_can_hold_can_be_named() -> None:
     for kind in kinds:
         with pytest.raises(TypeError, match=f"torch.{kind.name} is not supported as the dtype of a tensor"):
             tracecomp.zeros(2, dtype=kind)
+
+
+def test_a_missing_program_is_named_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "missing.py")
+    assert command.run([missing]) == 2
+    assert capsys.readouterr().err == f"error: no file {missing}\n"
