@@ -45,7 +45,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "combinations": lambda x: torch.combinations(torch.arange(200), 20),
     "tensor_split": lambda x: x.tensor_split(WIDE),
     "resize_": lambda x: x.resize_(WIDE),
-    "IntTensor": lambda x: torch.IntTensor(WIDE),
+    "IntTensor": lambda x: torch.IntTensor(WIDE),  # type: ignore[call-arg]
     "UntypedStorage": lambda x: torch.UntypedStorage(HUGE),
     "Embedding": lambda x: torch.nn.Embedding(WIDE, 100),
     "vander": lambda x: torch.vander(x[0], N=WIDE),
