@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tracecomp.torch_compat import distribution
+from tracecomp.torch_compat import command, distribution
 from tracecomp.torch_compat.activate import SITE
 from tracecomp.torch_compat.names import TORCH_VERSION, table
 
@@ -210,3 +210,9 @@ def test_types_that_nothing_can_hold_can_be_named() -> None:
 def test_objects_that_end_at_exit_still_use_torch() -> None:
     last = "class Last:\n    def __del__(self, torch=torch): print(torch.is_tensor(0))\n"
     assert as_torch(f"import torch\n{last}last = Last()\n") == "False"
+
+
+def test_a_missing_program_is_named_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    missing = str(tmp_path / "missing.py")
+    assert command.run([missing]) == 2
+    assert capsys.readouterr().err == f"error: no file {missing}\n"

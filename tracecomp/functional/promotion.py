@@ -276,3 +276,9 @@ def choose(condition: Tensor, a: Number, b: Number, dtype: DType) -> Tensor:
 def can_cast(source: DType, target: DType) -> bool:
     """Whether a value of ``source`` may be stored in ``target`` without losing its category."""
     return _CATEGORY[source.kind] <= _CATEGORY[target.kind]
+
+
+def same_scalar_type(first: Tensor, second: Tensor) -> None:
+    """RuntimeError unless both tensors have one dtype, for functions that do not promote."""
+    if first.dtype is not second.dtype:
+        raise RuntimeError(f"expected scalar type {type_word(first.dtype)} but found {type_word(second.dtype)}")

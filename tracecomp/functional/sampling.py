@@ -15,7 +15,7 @@ from tracecomp.eager.rng import Generator, Stream
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.creation.creation import finish
 from tracecomp.functional.default_dtype import default_dtype
-from tracecomp.functional.dims import Shape, Sizes, new_shape
+from tracecomp.functional.dims import Shape, Sizes, as_index, new_shape
 from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.arithmetic import add, mul
 from tracecomp.functional.memory_formats import copied
@@ -202,13 +202,23 @@ def _bounds(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[i
         high = kwargs.pop("high")
         low = kwargs.pop("low", None)
         low = (rest.pop(0) if rest and isinstance(rest[0], int) else 0) if low is None else low
-        return int(low), int(high), tuple(rest)
+        return as_index(low), as_index(high), tuple(rest)
     low = kwargs.pop("low", None)
     if low is None:
         low = rest.pop(0)
     if (rest and isinstance(rest[0], int | np.integer)) or (rest and isinstance(rest[0], Tensor) and not rest[0].ndim):
-        return int(low), int(rest.pop(0)), tuple(rest)
-    return 0, int(low), tuple(rest)
+        return as_index(low), as_index(rest.pop(0)), tuple(rest)
+    return 0, as_index(low), tuple(rest)
+
+
+def _check_bounds(low: int, high: int, dtype: DType) -> None:
+    """RuntimeError if integers of [low, high) do not fit ``dtype``."""
+    if dtype.kind in ("int", "bool"):
+        limits = np.iinfo(dtype.numpy) if dtype.kind == "int" else None
+        least, most = (limits.min, limits.max) if limits else (0, 1)
+        for name, value in (("from", low), ("to - 1", high - 1)):
+            if type(value) is int and not least <= value <= most:  # dynamic numbers of a recording are not read
+                raise RuntimeError(f"{name} is out of bounds for {dtype.name}")
 
 
 @overload
@@ -228,6 +238,7 @@ def randint(
     """``randint(low=0, high, size)``: uniform integers of [low, high)."""
     low, high, rest = _bounds(args, kwargs, "randint")
     size = kwargs.pop("size") if "size" in kwargs else rest[0]
+    _check_bounds(low, high, dtype or int64)
     drawn = cast(integers(new_shape((size,)), low, high, generator), dtype or int64)
     return finish(drawn, kwargs.get("requires_grad", False), device)
 
@@ -248,6 +259,7 @@ def randint_like(
 def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs: Any) -> Tensor:
     """Uniform integers of [low, high) in the shape and dtype of ``input``."""
     low, high, _ = _bounds(args, kwargs, "randint_like")
+    _check_bounds(low, high, dtype or input.dtype)
     drawn = cast(integers(tuple(input.shape), low, high, kwargs.get("generator")), dtype or input.dtype)
     drawn = copied(input, drawn, kwargs.get("memory_format"))
     return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
@@ -261,6 +273,8 @@ def randperm(
     """A random permutation of 0 ... n - 1: the order of random keys."""
     if n < 0:
         raise RuntimeError(f"n must be non-negative, got {n}")
+    if dtype.kind == "int" and n > np.iinfo(dtype.numpy).max:
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
     return finish(_drawn_from(generator, _order_from, _order_at, 2, (n,), dtype), requires_grad, device)
 
 

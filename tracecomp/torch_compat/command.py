@@ -44,6 +44,9 @@ def run(program: list[str]) -> int:
     if not program or program == ["-m"]:
         print("error: run needs a script, or -m and a module", file=sys.stderr)
         return 2
+    if program[0] != "-m" and not Path(program[0]).exists():
+        print(f"error: no file {program[0]}", file=sys.stderr)
+        return 2
     as_torch()
     if program[0] == "-m":
         sys.argv = program[1:]

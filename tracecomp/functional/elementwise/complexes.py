@@ -67,6 +67,10 @@ def view_as_complex(input: Tensor) -> Tensor:
         raise RuntimeError(
             f"view_as_complex is only supported for half, float and double tensors, but got a tensor of {input.dtype}"
         )
+    if not input.ndim:
+        raise RuntimeError("Input tensor must have one or more dimensions")
+    if input.shape[-1] != 2:
+        raise RuntimeError("Tensor must have a last dimension of size 2")
     return prim.view_as_complex(input)
 
 

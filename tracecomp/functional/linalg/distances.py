@@ -8,7 +8,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import COMPLEX, FLOATS
 from tracecomp.functional.linalg.matmul import matmul
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, common, rounded, wide, with_zero_gradient
+from tracecomp.functional.promotion import cast, common, rounded, same_scalar_type, wide, with_zero_gradient
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import safe_sqrt
 from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
@@ -30,6 +30,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
         raise RuntimeError(f"X1 and X2 must have the same number of columns. X1: {x1.shape[-1]} X2: {x2.shape[-1]}")
     if p < 0:
         raise RuntimeError("cdist only supports non-negative p values")
+    same_scalar_type(x1, x2)
     a, b = tuple(x1.shape), tuple(x2.shape)
     if p == 2 and max(a[-2], b[-2]) >= _MODES[compute_mode]:
         return _euclidean(x1, x2)

@@ -11,7 +11,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.linalg.matmul import contract
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, result_dtype
+from tracecomp.functional.promotion import cast, result_dtype, same_scalar_type
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import sum
 from tracecomp.functional.shape.shaping import diagonal, listed, to_shape
@@ -136,10 +136,12 @@ def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int]) -> Tensor:
         equation, operands = _from_sublists(args)
     if not operands:
         raise ValueError("einsum(): must provide at least one operand")
+    terms, out, _ = _parse(equation, operands)
+    if len(operands) == 2 and set(terms[0]) & set(terms[1]) - set(out):
+        same_scalar_type(*operands)  # products that are summed do not promote, others do
     if len(operands) > 1:
         dtype = result_dtype(*operands)
         operands = [cast(x, dtype) for x in operands]
-    terms, out, _ = _parse(equation, operands)
     pairs = [_without_repeats(x, t) for x, t in zip(operands, terms, strict=True)]
     sizes = _sizes([x for x, _ in pairs], [t for _, t in pairs])
     # Axes of size 1 broadcast against any size, so they are dropped and come back at the end.

@@ -10,7 +10,7 @@ from tracecomp.functional.dims import Dim, Shape, keep_dims, reduce_axes, wrap_d
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.factors import singular_values
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, common, rounded, wide, with_zero_gradient
+from tracecomp.functional.promotion import cast, rounded, same_scalar_type, wide, with_zero_gradient
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import any_zero, reduced, safe_sqrt
 from tracecomp.functional.shape.shaping import cut_range, movedim, to_shape
@@ -200,9 +200,9 @@ def _cross(a: Tensor, b: Tensor, dim: int) -> Tensor:
         raise RuntimeError(
             f"linalg.cross: inputs dimension {dim} must have length 3. Got {a.shape[axis]} and {b.shape[axis]}"
         )
-    x, y = common(a, b)
+    same_scalar_type(a, b)
     shape = broadcast_shapes(tuple(a.shape), tuple(b.shape))
-    return cross_of(prim.expand(x, shape=shape), prim.expand(y, shape=shape), axis)
+    return cross_of(prim.expand(a, shape=shape), prim.expand(b, shape=shape), axis)
 
 
 @function(to="linalg", takes=ALL, composite=True)
@@ -224,6 +224,10 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 @function(to="linalg", takes=FLOATS + COMPLEX, composite=True)
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
     """Sum of products along ``dim``, broadcast."""
-    a, b = common(x, y)
-    product = prim.mul(a.conj(), b)
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            "linalg.vecdot: Expected x and y to have the same dtype, but found x of type "
+            f"{type_word(x.dtype)} and y of type {type_word(y.dtype)} instead"
+        )
+    product = prim.mul(x.conj(), y)
     return prim.sum(product, axes=reduce_axes(dim, product.ndim))

@@ -28,7 +28,7 @@ from tracecomp.functional.promotion import (
 from tracecomp.functional.publish import function
 from tracecomp.functional.special.series import polynomial
 from tracecomp.functional.special.tables import ERFCX, NDTRI
-from tracecomp.ir.types import float64, int32
+from tracecomp.ir.types import bool_, float64, int32
 
 
 @function(takes=FLOATS + COMPLEX, composite=True)
@@ -189,6 +189,8 @@ def ldexp(input: Tensor, other: Tensor) -> Tensor:
     Such an exponent may exceed the range of ``exp2``, so it is split in three. The first step of a very negative one is
     -969: a number that becomes subnormal there vanishes in the next step. The result is therefore rounded once.
     """
+    if input.dtype.is_floating_point and other.dtype is bool_:
+        raise not_implemented("ldexp_cpu_exp", bool_)
     if not input.dtype.is_floating_point or other.dtype.is_floating_point or other.dtype.is_complex:
         return prim.mul(*common_float(input, of_number("exp2", as_float(other))))
     x, left = cast(input, float64), prim.cast(other, dtype=float64)

@@ -15,7 +15,7 @@ from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.promotion import rounded, wide
 from tracecomp.functional.publish import function, store_inplace
-from tracecomp.ir.types import DType
+from tracecomp.ir.types import DType, type_word
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_OVER_PI = math.sqrt(2.0 / math.pi)
@@ -93,6 +93,10 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """
     if weight.ndim > 1:
         raise RuntimeError(f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}")
+    if weight.dtype is not input.dtype:
+        raise RuntimeError(
+            f"prelu: Type promoting not supported. Got {type_word(input.dtype)} and {type_word(weight.dtype)}"
+        )
     if weight.numel() != 1:
         channels = input.shape[1] if input.ndim > 1 else 1
         if input.ndim == 0:

@@ -10,7 +10,7 @@ from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.promotion import is_half, rounded, wide
 from tracecomp.functional.publish import function
-from tracecomp.ir.types import int64
+from tracecomp.ir.types import int64, type_word
 from tracecomp.sparse.embedding import rows_with_sparse_gradient
 
 
@@ -271,6 +271,8 @@ def _drop(input: Tensor, shape: Any, p: float, training: bool, inplace: bool) ->
         raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
     if not training or p == 0.0:
         return input
+    if input.dtype.kind in ("int", "bool"):
+        raise RuntimeError(f"result type Float can't be cast to the desired output type {type_word(input.dtype)}")
     with scope("dropout"):
         mask = (T.rand(tuple(shape)) >= p).to(input.dtype)
         factor = mask * (1.0 / (1.0 - p)) if p < 1 else mask * 0.0

@@ -9,7 +9,7 @@ from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import COMPLEX, FLOATS, NUMBERS
-from tracecomp.functional.promotion import rounded, wide
+from tracecomp.functional.promotion import not_implemented, rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.nn.functional.pooling import avg_pool
@@ -50,6 +50,8 @@ def batch_norm(
 
     Ioffe and Szegedy 2015. ValueError in training when a channel has one value only.
     """
+    if not input.dtype.differentiable:
+        raise not_implemented("batch_norm", input.dtype)
     if input.ndim == 1 and input.numel() == 0:
         return input.clone()
     if input.ndim < 2:

@@ -1,0 +1,46 @@
+"""Inputs that PyTorch refuses: the same calls raise the same type of error, and give no result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracecomp as torch
+from tracecomp.nn import functional as F
+
+x = torch.arange(12.0).reshape(3, 4) + 1
+wide, whole, three = x.double(), x.long(), torch.ones(3)
+CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "prelu": (lambda: F.prelu(x, torch.ones(4).double()), RuntimeError, "Type promoting not supported"),
+    "prelu of integers": (lambda: F.prelu(whole, torch.ones(4)), RuntimeError, "Got Long and Float"),
+    "vecdot": (lambda: torch.linalg.vecdot(x, wide), RuntimeError, "x of type Float and y of type Double"),
+    "cross": (lambda: torch.cross(three, three.double()), RuntimeError, "expected scalar type Float but found Double"),
+    "cdist": (lambda: torch.cdist(x, wide), RuntimeError, "expected scalar type Float but found Double"),
+    "einsum": (lambda: torch.einsum("ij,ij", x, wide), RuntimeError, "expected scalar type Float but found Double"),
+    "ldexp": (lambda: torch.ldexp(x, x > 5), NotImplementedError, "not implemented for 'Bool'"),
+    "view_as_complex": (lambda: torch.view_as_complex(x), RuntimeError, "last dimension of size 2"),
+    "view_as_complex of a number": (lambda: torch.view_as_complex(x[0, 0]), RuntimeError, "one or more dimensions"),
+    "randint": (lambda: torch.randint(0, 300, (2,), dtype=torch.uint8), RuntimeError, "to - 1 is out of bounds"),
+    "randint from": (lambda: torch.randint(-1, 3, (2,), dtype=torch.uint8), RuntimeError, "from is out of bounds"),
+    "randint of many bits": (lambda: torch.randint(2**63, (2,)), ValueError, "Overflow when unpacking"),
+    "randint_like": (lambda: torch.randint_like(whole.byte(), 300), RuntimeError, "to - 1 is out of bounds"),
+    "randperm": (lambda: torch.randperm(300, dtype=torch.uint8), RuntimeError, "without overflow"),
+    "dropout": (lambda: F.dropout(whole, 0.5), RuntimeError, "result type Float can't be cast"),
+    "batch_norm": (lambda: F.batch_norm(whole, torch.zeros(4), torch.ones(4)), NotImplementedError, "'Long'"),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_inputs_that_pytorch_refuses_are_refused(name: str) -> None:
+    call, kind, text = CALLS[name]
+    with pytest.raises(kind, match=text) as raised:
+        call()
+    assert raised.type is kind
+
+
+def test_outer_products_of_two_types_promote() -> None:
+    assert torch.einsum("i,j->ij", three, three.double()).dtype is torch.float64
+    assert torch.randint(0, 256, (2,), dtype=torch.uint8).dtype is torch.uint8
+    assert sorted(torch.randperm(255, dtype=torch.uint8).tolist()) == list(range(255))
