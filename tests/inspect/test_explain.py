@@ -98,8 +98,14 @@ def test_reasons_are_those_that_a_kernel_was_made_to_have() -> None:
 
 @pytest.mark.usefixtures("measured_rates")
 def test_waking_threads_and_waits_are_reasons() -> None:
+    x, y, i, j = Buffer("x", float32, 4096), Buffer("y", float32, 4096), Var("i", 256), Var("j", 16)
+    copied = Loop("vector", j, (Store(y, index(i) * 16 + index(j), Load(x, index(i) * 16 + index(j))),))
+    names = {}
+    for kind in ("parallel", "opportunistic"):  # an opportunistic loop uses the threads that are awake
+        kernel = Kernel("k", (x, y), frozenset({"y"}), (Loop(kind, i, (copied,)),))
+        names[kind] = limit_of(kernel, Measured(16e-6, 2), MACHINE, ()).name
+    assert names["parallel"] == "waking threads" != names["opportunistic"]
     wide = torch.randn(1 << 16)
-    assert reason(lambda x: x + 1, wide, seconds=18e-6, threads=2) == "waking threads"
     assert reason(lambda x: x + 1, wide, seconds=900e-6) == "latency"
 
 

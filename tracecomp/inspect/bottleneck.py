@@ -137,7 +137,7 @@ def _units(d: KernelCost, r: Rates, cores: int, machine: Machine) -> Iterator[_U
     far = nbytes > machine.l2_bytes * cores
     divisions, gathered, misses, waits = map(_count, (d.divisions, d.gathered, d.misses, d.waits))
     starts, rounds = _count(d.short_loops), d.rounds / d.short_loops if d.short_loops else 0.0
-    wake = machine.rates.wake_seconds if cores > 1 else 0.0
+    wake = machine.rates.wake_seconds if d.wakes and cores > 1 else 0.0
     simple, whole, loaded = map(_count, (d.arithmetic, nbytes, d.loaded_bytes))
     yield _Unit(d.arithmetic / (r.multiply_adds * cores), "arithmetic", f"arithmetic, {simple} operations",
                 "only fewer operations are faster: smaller sizes or dtypes")  # fmt: skip

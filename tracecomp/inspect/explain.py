@@ -111,7 +111,7 @@ def _graphs(recording: Recording, plan: Plan, leaves: Leaves | None) -> Iterator
         phase = "backward" if n else "forward"
         if isinstance(backend, SizedBackend):
             for made in backend.made:
-                yield graph_facts(made.inner, phase, None, made.says())
+                yield graph_facts(made.inner, phase, None, f"not measured; compiled {made.says()}")
             continue
         yield graph_facts(backend, phase, (plan, leaves) if leaves is not None and not n else None)
         for part in backend.compiled if isinstance(backend, Hosted) else ():

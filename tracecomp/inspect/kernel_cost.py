@@ -48,7 +48,7 @@ class KernelCost:
     often an innermost loop of few rounds starts; ``rounds``: of all these together. ``memory``: bytes of each buffer
     that are read or written. ``vectors``: vector operations on ``elements``, each of up to ``width``. ``waits``: length
     of the longest chain of dependent operations. ``outer``: iterations of the longest outermost loop; ``shared``: of
-    the longest one that threads share.
+    the longest one that threads share; ``wakes``: a loop wakes threads for it, in contrast to using those awake.
     """
 
     width: int = 1
@@ -66,6 +66,7 @@ class KernelCost:
     elements: float = 0.0
     outer: int = 1
     shared: int = 0
+    wakes: bool = False
     names: set[str] = field(default_factory=set)
     memory: dict[str, float] = field(default_factory=dict)
 
@@ -82,6 +83,7 @@ def cost_of(kernel: Kernel, machine: Machine) -> KernelCost:
         width=max(machine.lanes(_lane_bytes(kernel)), 1),
         outer=max((s.var.extent for s in loops), default=1),
         shared=max((s.var.extent for s in loops if s.kind in SHARED), default=0),
+        wakes=any(s.kind == "parallel" for s in loops),
     )
     _Count(found, machine, {p.name for p in kernel.params}).body(kernel.body, _Around())
     return found
