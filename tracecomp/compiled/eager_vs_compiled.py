@@ -73,7 +73,7 @@ def outcome(fn: Callable[..., object], call: Call, roots: Mapping[str, object], 
 def gradients(result: object, roots: Mapping[str, object]) -> list[Any]:
     """The gradients of all that a result holds with regard to the leaves that it depends on, for fixed directions.
 
-    Of several tensors, those of the first alone follow.
+    If there are several tensors, the gradients of the first one alone follow.
     """
     found = ProgramState({"result": result}).tensors.values()
     outs = tuple(t for t in found if t.grad_fn is not None and t._data.dtype.kind == "f" and t._data.size)

@@ -34,11 +34,10 @@ def streams(option: str) -> Mapping[int, int]:
 
 @dataclass
 class RankLogs:
-    """Where lines of local ranks go: to ``<folder>/<run>_<random>/attempt_<n>/<local rank>/stdout.log`` and to the
-    console.
+    """The files and the console to which local ranks write.
 
-    ``redirects`` are streams that go to files only, ``tee`` those that go to both, and ``shown`` the ranks whose lines
-    the console shows, None for all.
+    The files are ``<folder>/<run>_<random>/attempt_<n>/<local rank>/stdout.log``. Streams in ``redirects`` go to files
+    only, those in ``tee`` go to both. The console shows the ranks in ``shown``; None shows all.
     """
 
     folder: str | None

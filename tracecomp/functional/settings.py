@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import numpy as np
 
@@ -152,7 +152,7 @@ def frombuffer(
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
     """A 1-d tensor that shares the memory of a buffer."""
-    if count == 0 or memoryview(buffer).nbytes == 0:
+    if count == 0 or memoryview(cast("bytes", buffer)).nbytes == 0:
         raise ValueError("both buffer length and count must not be 0")
     shared = wrap_shared(np.frombuffer(buffer, dtype.numpy, count, offset))
     return shared.requires_grad_(True) if requires_grad else shared

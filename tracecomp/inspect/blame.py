@@ -96,7 +96,7 @@ class Blame:
         return self._in(change, lambda given, roots: observe(self.fn, given, roots))
 
     def _in(self, change: Change, look: Callable[[Call, dict[str, Any]], T]) -> T:
-        """What ``look`` returns of a changed call and its roots; the state is restored."""
+        """Return ``look`` of a changed call and its roots, and restore the state."""
         before = Lockstep(self.fn, self.fn).state(self.call)
         try:
             given = change.make(self.call)

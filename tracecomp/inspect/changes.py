@@ -104,8 +104,8 @@ def _number_argument(n: int, name: str, x: object) -> Iterator[Change]:
 def _sizes(leaves: Sequence[object], where: Sequence[str], limits: Limits) -> Iterator[Change]:
     """Other numbers of rows of all arguments that share one, other last axes, and then of single arguments.
 
-    After the usual ones come sizes on both sides of the program's limits, and the last one of a compiled program for
-    several sizes, with its successor.
+    The usual sizes come first, then sizes on both sides of the program's limits. The last size of a compiled program
+    for several sizes and its successor follow.
     """
     tensors = {n: x._data.shape for n, x in enumerate(leaves) if isinstance(x, Tensor) and x._data.ndim}
     counts = Counter(shape[0] for shape in tensors.values() if shape[0] > 1)

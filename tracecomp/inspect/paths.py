@@ -28,7 +28,7 @@ _MOST_SIZES = 48
 _MOST_PATHS = 6
 """Most other paths through the values of one argument."""
 _LARGEST = 4096
-"""Largest size that is tried."""
+"""Largest size of a changed argument."""
 _AFFINE = (
     (-1.0, 0.0), (16.0, 0.0), (-16.0, 0.0), (0.0625, 0.0), (2.0**-10, 0.0), (1024.0, 0.0), (-1024.0, 0.0), (1.0, 1.0),
     (1.0, -1.0), (1.0, 64.0), (1.0, -64.0), (1.0, 1e5), (1.0, -1e5), (0.0, 1.0), (0.0, 0.0),

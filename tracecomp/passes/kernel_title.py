@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from tracecomp.ir.graph import Graph, ModuleName, Node, Origin
-from tracecomp.passes.program.frame import Frame
+
+if TYPE_CHECKING:
+    from tracecomp.passes.program.frame import Frame
 
 SHOWN = 3
 """Functions that a title names; it counts the others."""

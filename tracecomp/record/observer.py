@@ -278,13 +278,8 @@ class Observer:
 
     def attribute(self, owner: object, name: str) -> None:
         """The program read an attribute."""
-        # Names of libraries are taken as given, except for what programs do
-        # change: the environment, registries, settings.
         if isinstance(owner, ModuleType) and _is_library(owner):
-            value = vars(owner).get(name)
-            if value is os.environ or isinstance(value, list | dict) or _is_setting(owner, value):
-                root = self.reads.root(owner, owner.__name__)
-                self.step(root, Attribute(name), value, f"{owner.__name__}.{name}")
+            self._of_library(owner, name)
             return
         if isinstance(owner, Tensor):
             self._of_tensor(owner, name)
@@ -327,6 +322,13 @@ class Observer:
         if isinstance(owner, threading.local):  # has other attributes in each thread
             step = Slot(name)
             self.step(read, step, step.fetch(owner), where)
+
+    def _of_library(self, library: ModuleType, name: str) -> None:
+        """Guard a library's attribute if programs change such attributes: the environment, registries, settings."""
+        value = vars(library).get(name)
+        if value is os.environ or isinstance(value, list | dict) or _is_setting(library, value):
+            root = self.reads.root(library, library.__name__)
+            self.step(root, Attribute(name), value, f"{library.__name__}.{name}")
 
     def _of_tensor(self, t: Tensor, name: str) -> None:
         """The program read an attribute of a tensor: a fact about it, or something that Python has put on it."""

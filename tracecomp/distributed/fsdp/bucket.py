@@ -40,7 +40,7 @@ class MixedPrecisionPolicy:
 
 
 class OffloadPolicy:
-    """Where parameters, gradients and optimizer states are kept between uses: the device that computes."""
+    """Keep parameters, gradients and optimizer states on the device that computes."""
 
 
 @dataclass(frozen=True)

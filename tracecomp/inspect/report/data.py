@@ -22,6 +22,7 @@ from tracecomp.ir.loop_printer import kernel_lines
 from tracecomp.ir.program import Kernel, Program, call_steps
 from tracecomp.passes.cost.machine import host
 from tracecomp.passes.kernel_title import common_title
+from tracecomp.passes.steps import Stage
 from tracecomp.runtime import peaks
 
 FORMAT = 2
@@ -69,15 +70,7 @@ def program_data(graph: GraphFacts, errors: bool = False) -> dict[str, Any]:
     assert isinstance(backend, Native)
     built, texts = backend.built, Texts()
     nodes = Nodes(texts)
-    stages: list[dict[str, Any]] = []
-    tables: list[dict[str, Any]] = []
-    numbers: dict[Any, int] = {}
-    for stage in built.stages:
-        numbers = nodes.of(stage.state)
-        table = stage_table(stage.state, numbers)
-        if not tables or table != tables[-1]:
-            tables.append(table)
-        stages.append({"name": stage.name, "table": len(tables) - 1})
+    stages, tables, numbers = _stages(built.stages, nodes)
     inputs = tables[-1]["inputs"]
     paths = dict(zip(numbers, scope_paths(built.graph, list(numbers), inputs), strict=True))
     calls = list(call_steps(built.program.steps))
@@ -114,6 +107,22 @@ def program_data(graph: GraphFacts, errors: bool = False) -> dict[str, Any]:
             for name, kernel in kernels.items()
         },
     }  # fmt: skip
+
+
+def _stages(
+    stages: Iterable[Stage[Any]], nodes: Nodes
+) -> tuple[list[dict[str, Any]], list[dict[str, Any]], dict[Any, int]]:
+    """The stages, the different tables of their nodes, and the numbers of the last stage's nodes."""
+    rows: list[dict[str, Any]] = []
+    tables: list[dict[str, Any]] = []
+    numbers: dict[Any, int] = {}
+    for stage in stages:
+        numbers = nodes.of(stage.state)
+        table = stage_table(stage.state, numbers)
+        if not tables or table != tables[-1]:
+            tables.append(table)
+        rows.append({"name": stage.name, "table": len(tables) - 1})
+    return rows, tables, numbers
 
 
 def _code(
