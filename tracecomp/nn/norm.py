@@ -17,7 +17,8 @@ from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.lazy import LazyModuleMixin
 from tracecomp.nn.module import Module
-from tracecomp.nn.parallel.shards import ShardPass, Shards
+from tracecomp.nn.parallel.shard_values import Shards
+from tracecomp.nn.parallel.shards import ShardPass
 from tracecomp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from tracecomp.ops.prim import prim
 

@@ -16,7 +16,8 @@ from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.containers import ModuleDict, ModuleList
 from tracecomp.nn.module import Module
-from tracecomp.nn.parallel.shards import ShardPass, ShardPlan, Shards, within
+from tracecomp.nn.parallel.shard_values import Shards, within
+from tracecomp.nn.parallel.shards import ShardPass, ShardPlan
 from tracecomp.nn.parameter import Parameter
 from tracecomp.nn.sharding import ShardedParameter
 
@@ -201,7 +202,7 @@ def fully_shard(
     buckets = [Bucket(row, group, policy, total) for row in _by_dtype(_own(module, ignored_params or ()))]
     state = _State(buckets, group, policy, bool(reshard_after_forward))
     if shards is not None:
-        state.plan = ShardPlan([], group, shards, 0)
+        state.plan = ShardPlan(group, shards)
     module.__dict__["_fsdp"] = state
     kind = type(module)
     module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
