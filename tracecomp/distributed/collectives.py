@@ -95,7 +95,7 @@ def _same_dtype(tensors: Sequence[Tensor]) -> None:
 
 
 def _count(name: str, tensors: Sequence[Tensor], group: Group) -> None:
-    over_shards.refuse(group, name)
+    over_shards.refuse(group, f"{name}()")
     if len(tensors) != group.size():
         raise RuntimeError(
             at_user_line(f"{name}: expected a list of {group.size()} tensors, one for each rank, got {len(tensors)}")

@@ -65,6 +65,4 @@ def all_gather(plan: ShardPlan, outputs: Sequence[Tensor], tensor: Any, async_op
 def refuse(group: object, what: str) -> None:
     """RuntimeError with logical shards: the operation exchanges values between single processes."""
     if plan_of(group) is not None:
-        raise RuntimeError(
-            at_user_line(f"{what}() is not supported with TRACECOMP_SHARDS. Use all_reduce or all_gather")
-        )
+        raise RuntimeError(at_user_line(f"{what} is not supported with TRACECOMP_SHARDS. Use all_reduce or all_gather"))

@@ -10,6 +10,7 @@ from typing import Any
 from tracecomp.autograd.graph import saved_tensors_hooks
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
+from tracecomp.distributed import over_shards
 from tracecomp.distributed.fsdp.bucket import Bucket, MixedPrecisionPolicy, Places, saving
 from tracecomp.distributed.processes import default_group
 from tracecomp.eager.modes import grad_enabled, modes, no_grad
@@ -198,11 +199,13 @@ def fully_shard(
     for inner in module.modules():
         if isinstance(inner, FSDPModule) and reshard_after_forward is None:
             inner._fsdp.drops = True
-    total = group.size() if shards is None else shards
+    plan = over_shards.plan_of(group) or (None if shards is None else ShardPlan(group, shards))
+    if plan is not None and shards not in (None, plan.total):
+        raise ValueError(at_user_line(f"shards={shards}, but TRACECOMP_SHARDS={plan.total}. Pass one of them"))
+    total = group.size() if plan is None else plan.total
     buckets = [Bucket(row, group, policy, total) for row in _by_dtype(_own(module, ignored_params or ()))]
     state = _State(buckets, group, policy, bool(reshard_after_forward))
-    if shards is not None:
-        state.plan = ShardPlan(group, shards)
+    state.plan = plan
     module.__dict__["_fsdp"] = state
     kind = type(module)
     module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})
