@@ -54,7 +54,8 @@ def train(kind: str, steps: int, compiled: bool) -> str:
         return loss
 
     run = torch.compile(train_step) if compiled else train_step
-    log, total, epoch = [], 0.0, 0
+    log: list[str] = []
+    total, epoch = 0.0, 0
     while len(log) < steps:
         sampler.set_epoch(epoch)
         epoch += 1

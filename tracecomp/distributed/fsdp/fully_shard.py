@@ -17,8 +17,8 @@ from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.containers import ModuleDict, ModuleList
 from tracecomp.nn.module import Module
-from tracecomp.nn.parallel.shard_values import Shards, within
-from tracecomp.nn.parallel.shards import ShardPass, ShardPlan
+from tracecomp.nn.parallel.shard_values import Context, Shards, within
+from tracecomp.nn.parallel.shards import ShardPlan
 from tracecomp.nn.parameter import Parameter
 from tracecomp.nn.sharding import ShardedParameter
 
@@ -53,13 +53,13 @@ class _State:
 class _Running(threading.local):
     """The current pass of shards."""
 
-    now: ShardPass | None = None
+    now: Context | None = None
 
 
 _running = _Running()
 
 
-def _seen_by(bucket: Bucket, now: ShardPass | None) -> Sequence[Any]:
+def _seen_by(bucket: Bucket, now: Context | None) -> Sequence[Any]:
     """The whole parameters of a bucket, as shards during a pass."""
     if not grad_enabled():
         return bucket.gathered()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeVar
 
 from tracecomp.autograd.api import backward
@@ -33,6 +34,12 @@ class Context(Protocol):
 
     def start_mean(self, value: Shards) -> Callable[[], Tensor]:
         """Start to compute the mean."""
+
+    def summed(self, parts: Sequence[Tensor]) -> list[Tensor]:
+        """For each shard of this process, the sum over all shards."""
+
+    def parameters(self) -> AbstractContextManager[None]:
+        """The context of a forward pass."""
 
 
 _KEEP = frozenset({"detach", "clone", "cpu", "data"})
@@ -164,7 +171,7 @@ class Shards:
 
     def __bool__(self) -> bool:
         """RuntimeError unless all shards have the same truth value; every process calls it."""
-        found = float((self != 0).item())
+        found = float(_by_operator(operator.ne)(self, 0).item())
         if found not in (0.0, 1.0):
             raise RuntimeError(at_user_line("a condition differs between shards, which take one branch together"))
         return bool(found)
