@@ -197,3 +197,30 @@ def test_convolutions_along_three_axes(groups: int) -> None:
     compiled = tc.compile(f)
     for _ in range(2):
         assert tc.allclose(compiled(x, w), by_numpy(f)(x, w), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("axis", range(4))
+@pytest.mark.parametrize("name", ["concat", "pad", "flip", "max", "sum"])
+def test_operators_between_convolutions_keep_their_axis(name: str, axis: int) -> None:
+    """The data of two convolutions have channels last; an operator between them works along the axis that it names."""
+    graph = Graph()
+    x = graph.add_input(TensorType(float64, (2, 64, 8, 8)), "x")
+    y = graph.apply("conv", x, graph.add_input(TensorType(float64, (64, 64, 3, 3)), "w1"), **ONE)
+    one = tuple(int(d == axis) for d in range(4))
+    if name == "concat":
+        y = graph.apply("concat", y, graph.apply("exp", y), axis=axis)
+    elif name == "pad":
+        y = graph.apply("pad", y, low=one, high=tuple(2 * n for n in one), interior=(0,) * 4, value=1.5)
+    elif name == "flip":
+        y = graph.apply("flip", y, axes=(axis,))
+    else:
+        total = graph.apply(
+            "reshape",
+            graph.apply(name, y, axes=(axis,)),
+            shape=tuple(1 if n else s for n, s in zip(one, y.shape, strict=True)),
+        )
+        y = graph.apply("sub", y, graph.apply("expand", total, shape=y.shape))
+    w2 = graph.add_input(TensorType(float64, (64, y.shape[1], 3, 3)), "w2")
+    graph.add_output(graph.apply("conv", y, w2, **ONE))
+    [choice] = next(s for s in run_all(graph) if s.name == "layout").log.choices
+    assert choice.chosen == "channels last"
