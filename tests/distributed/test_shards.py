@@ -135,11 +135,11 @@ def test_what_shards_cannot_do_is_said(alone: None) -> None:
     with pytest.raises(RuntimeError, match="trains on shards"):
         model(torch.ones(8, 3))
     out = model(model.shard(torch.ones(8, 3)))
-    with pytest.raises(RuntimeError, match=r"model\.mean"):
-        out.sum().item()
+    with pytest.raises(RuntimeError, match="each shard has other values"):
+        out.tolist()
     with pytest.raises(RuntimeError, match="needs gradients is combined with shards"):
         out * torch.ones(1, requires_grad=True)
-    with pytest.raises(RuntimeError, match="one call"):
-        out - model.shard(torch.ones(8, 1))
+    with pytest.raises(RuntimeError, match="two models"):
+        out - torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1), shards=4).shard(torch.ones(8, 1))
     with pytest.raises(ValueError, match="BatchNorm"):
         torch.nn.parallel.DistributedDataParallel(torch.nn.BatchNorm1d(3), shards=2)

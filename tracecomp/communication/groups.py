@@ -83,7 +83,7 @@ def end(how: str = "left: it destroyed its process group") -> None:
         if world.messenger.size > 1:
             sys.setswitchinterval(_turn_before)
     world.default = world.messenger = world.store = None
-    world.made = 0
+    world.plan, world.made = None, 0
     world.local.clear()
 
 

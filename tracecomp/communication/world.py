@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:  # loaded with the first group: a single process does not need it
     from tracecomp.communication.group import Group
@@ -13,12 +14,27 @@ SELF = ""
 """The name of the group of a single process; its collectives change nothing."""
 
 
+class Plan(Protocol):
+    """The logical shards of the job (``nn/parallel/shards.py``), as the loader of their batches needs them."""
+
+    total: int
+    own: range
+
+    def batches(self, each: Iterator[Any]) -> Iterator[Any]:
+        """Combine as many batches as this process has shards."""
+
+    def check_same(self, what: str, values: Sequence[Any]) -> None:
+        """RuntimeError unless all processes have the same values."""
+
+
 class World:
-    """The default group, all groups, the messenger that they share, and the rendezvous store."""
+    """The default group, all groups, the messenger that they share, the rendezvous store, and the logical shards that
+    the environment asks for."""
 
     default: Group | None = None
     messenger: Messenger | None = None
     store: Store | None = None
+    plan: Plan | None = None
     made = 0
 
     def __init__(self) -> None:

@@ -4,6 +4,7 @@
 """
 
 from tracecomp.base.lazy_names import later
+from tracecomp.communication import logical
 from tracecomp.communication.combine import ReduceOp
 from tracecomp.communication.errors import (
     DistBackendError,
@@ -76,6 +77,7 @@ from tracecomp.distributed.processes import (
     split_group,
 )
 
+logical.announce()
 reduce_op = ReduceOp
 all_gather_single, reduce_scatter_single = all_gather_into_tensor, reduce_scatter_tensor
 

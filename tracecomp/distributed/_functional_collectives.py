@@ -13,7 +13,7 @@ from tracecomp.base.errors import at_user_line
 from tracecomp.communication.combine import ReduceOp
 from tracecomp.communication.group import Group
 from tracecomp.communication.world import world
-from tracecomp.distributed import collectives
+from tracecomp.distributed import collectives, over_shards
 from tracecomp.distributed.device_mesh import DeviceMesh
 from tracecomp.distributed.nn import functional
 from tracecomp.distributed.processes import group_of
@@ -50,6 +50,7 @@ def _group(given: Any) -> Group:
         found = group_of(given)
     if found is None:
         raise ValueError(at_user_line("this process is not in the group"))
+    over_shards.refuse(found, "functional collectives")
     return found
 
 

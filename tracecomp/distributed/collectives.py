@@ -14,6 +14,7 @@ from tracecomp.communication.group import Group
 from tracecomp.communication.messages import contiguous
 from tracecomp.communication.work import Work
 from tracecomp.communication.world import world
+from tracecomp.distributed import over_shards
 from tracecomp.distributed.processes import get_global_rank, get_group_rank, member_of
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor, assign_, wrap
@@ -94,6 +95,7 @@ def _same_dtype(tensors: Sequence[Tensor]) -> None:
 
 
 def _count(name: str, tensors: Sequence[Tensor], group: Group) -> None:
+    over_shards.refuse(group, f"{name}()")
     if len(tensors) != group.size():
         raise RuntimeError(
             at_user_line(f"{name}: expected a list of {group.size()} tensors, one for each rank, got {len(tensors)}")
@@ -159,7 +161,10 @@ class _Node:
 def all_reduce(
     tensor: Tensor, op: ReduceOp = ReduceOp.SUM, group: object = None, async_op: bool = False
 ) -> Work | None:
-    """``tensor`` of all processes combined, in place. Sums follow one tree over ranks."""
+    """``tensor`` of all processes combined, in place. Sums follow one tree over ranks, or over logical shards."""
+    plan = over_shards.plan_of(group)
+    if plan is not None:
+        return over_shards.all_reduce(plan, tensor, check_op(op), async_op, "all_reduce()")
     check_tensor(tensor, "tensor")
     found = member_of(group, "all_reduce")
     if found is None:
@@ -208,6 +213,12 @@ def reduce(
     async_op: bool = False, group_dst: int | None = None,
 ) -> Work | None:  # fmt: skip
     """``tensor`` of all processes combined, at rank ``dst`` in place; unchanged elsewhere."""
+    plan = over_shards.plan_of(group)
+    if plan is not None:
+        root = place(plan.group, dst, group_dst, "dst")
+        return over_shards.all_reduce(
+            plan, tensor, check_op(op), async_op, f"reduce(to {root})", plan.group.rank() == root
+        )
     check_tensor(tensor, "tensor")
     found = member_of(group, "reduce")
     if found is None:
@@ -303,8 +314,11 @@ def broadcast(
 def all_gather(
     tensor_list: list[Tensor], tensor: Tensor, group: object = None, async_op: bool = False
 ) -> Work | None:  # fmt: skip
-    """``tensor_list[r]`` becomes the ``tensor`` of rank r."""
+    """``tensor_list[r]`` becomes the ``tensor`` of rank r, or of logical shard r."""
     check_tensors(tensor_list, "tensor_list")
+    plan = over_shards.plan_of(group)
+    if plan is not None:
+        return over_shards.all_gather(plan, tensor_list, tensor, async_op)
     check_tensor(tensor, "tensor")
     found = member_of(group, "all_gather")
     if found is None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TextIO
 
-from tracecomp.communication import mpi
+from tracecomp.communication import logical, mpi
 from tracecomp.distributed.launch_logs import ERR, OUT, RankLogs
 
 _GRACE = 8.0
@@ -53,6 +53,7 @@ class Plan:
     by_mpi: bool
     python: bool = True
     role: str = "default"
+    shards: int | None = None
 
     def started(self) -> list[str]:
         """The command of one process."""
@@ -63,11 +64,12 @@ class Plan:
         """The variables that torchrun sets equally in all processes."""
         size = self.each * self.nodes
         found = {
-            "MASTER_ADDR": self.address, "MASTER_PORT": port, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": self.each,
+            "MASTER_ADDR": self.address, "MASTER_PORT": port, "LOCAL_WORLD_SIZE": self.each,
             "GROUP_RANK": self.node, "GROUP_WORLD_SIZE": self.nodes, "ROLE_WORLD_SIZE": size, "ROLE_NAME": self.role,
             "TORCHELASTIC_RUN_ID": self.run_id, "TORCHELASTIC_RESTART_COUNT": attempt,
             "TORCHELASTIC_MAX_RESTARTS": self.restarts, "TORCHELASTIC_USE_AGENT_STORE": "False",
             "PYTHONUNBUFFERED": "",  # lines are written whole
+            **logical.variables(self.shards, size),
         }  # fmt: skip
         threads = str(max(1, len(os.sched_getaffinity(0)) // self.each))
         defaults = {"OMP_NUM_THREADS": threads, "TRACECOMP_NUM_THREADS": threads} if self.each > 1 else {}

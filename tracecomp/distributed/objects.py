@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
+from tracecomp.communication.combine import share
 from tracecomp.communication.group import Group
+from tracecomp.distributed import over_shards
 from tracecomp.distributed.collectives import place
 from tracecomp.distributed.point_to_point import recv, send
 from tracecomp.distributed.processes import member_of
@@ -35,12 +37,15 @@ def _host_group(group: object, what: str) -> Group | None:
 
 
 def all_gather_object(object_list: list[Any], obj: object, group: object = None) -> None:
-    """``object_list[r]`` becomes the ``obj`` of rank r."""
+    """``object_list[r]`` becomes the ``obj`` of rank r, or of the process of logical shard r."""
     found = _host_group(group, "all_gather_object")
     if found is None:
         return
-    _check(object_list, found.size(), "object_list")
+    plan = over_shards.plan_of(group)
+    _check(object_list, found.size() if plan is None else plan.total, "object_list")
     bodies = found.worker.run(lambda: found.gather_bytes(_packed(obj), "all_gather_object()"))
+    if plan is not None:  # the object of a process is that of each of its shards
+        bodies = [b for rank, b in enumerate(bodies) for _ in range(*share(plan.total, rank, found.size()))]
     object_list[:] = [_unpacked(b) for b in bodies]
 
 

@@ -13,13 +13,14 @@ import numpy as np
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.base.user_warnings import warn_as_pytorch, warn_user
-from tracecomp.communication import groups, mpi
+from tracecomp.communication import groups, logical, mpi
 from tracecomp.communication.errors import DistBackendError
 from tracecomp.communication.group import Group
 from tracecomp.communication.rendezvous import meet
 from tracecomp.communication.stores import Store
 from tracecomp.communication.work import Work
 from tracecomp.communication.world import world
+from tracecomp.nn.parallel.shards import ShardPlan
 
 default_pg_timeout = timedelta(minutes=30)
 _log = logging.getLogger("tracecomp.distributed")
@@ -115,6 +116,8 @@ def init_process_group(
     too and warns. ``init_method`` is ``"env://"`` (the variables that torchrun sets), ``"tcp://host:port"`` or
     ``"file:///path"``; or pass a ``store``, with ``rank`` and ``world_size``. With ``"mpi"``, a process without a
     launcher is a group of one. ValueError when it is called twice or a value is missing.
+
+    With TRACECOMP_SHARDS the world size is the number of logical shards.
     """
     if world.default is not None:
         raise ValueError(at_user_line("trying to initialize the default process group twice!"))
@@ -129,8 +132,13 @@ def init_process_group(
         raise TypeError(f"Expected timeout argument to be of type datetime.timedelta, got {timeout}")
     name = _known(backend or "gloo")
     seconds = (timeout or default_pg_timeout).total_seconds()
+    shards = logical.requested()
+    if shards is not None:
+        world_size = logical.processes(shards, world_size)
     transport, met_in = meet(name, init_method, rank, world_size, min(seconds, 300.0), store)
     made = groups.begin(transport, seconds, name, group_name or "0", met_in)
+    if shards is not None:
+        world.plan = ShardPlan(made, shards)
     _log.info("%r", made)
     if "nccl" in name and made.place == 0:
         warn_user(
@@ -281,8 +289,10 @@ def get_rank(group: Group | None = None) -> int:
 
 
 def get_world_size(group: Group | None = None) -> int:
-    """The number of processes; -1 for a group that this process is not in."""
+    """The number of processes, or of logical shards (TRACECOMP_SHARDS); -1 for a group that this process is not in."""
     found = group_of(group)
+    if world.plan is not None and found is world.default:
+        return world.plan.total
     return -1 if found is None else found.size()
 
 

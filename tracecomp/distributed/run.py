@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from types import FrameType
 from uuid import uuid4
 
+from tracecomp.communication import logical
 from tracecomp.distributed.launch_logs import RankLogs, streams
 from tracecomp.distributed.launching import Plan, find_mpiexec, run
 
@@ -43,6 +44,9 @@ def parser() -> argparse.ArgumentParser:
     option("--master-port", type=int, default=0, help="a free port on it; needed with several machines")
     option("--rdzv-endpoint", default="", help="host:port, instead of the two options above")
     option("--standalone", action="store_true", help="one machine")
+    option("--shards", type=int, default=None,
+           help="logical shards of the global batch: the program computes what so many processes of PyTorch compute,"
+                " with the same bits for any number of processes (TRACECOMP_SHARDS)")  # fmt: skip
     option("--max-restarts", type=int, default=0, help="number of restarts after a failure")
     option("--launcher", choices=("auto", "mpiexec", "local"), default="auto",
            help="mpiexec: through MPI; processes: over TCP; auto: MPI if it is installed")  # fmt: skip
@@ -79,6 +83,10 @@ def _processes(told: str) -> tuple[int, int]:
 
 def plan_of(arguments: argparse.Namespace) -> Plan:
     """The plan for the options. SystemExit with an explanation for impossible ones."""
+    try:
+        shards = logical.requested() if arguments.shards is None else arguments.shards
+    except ValueError as error:
+        raise SystemExit(str(error)) from None
     nodes = int(str(arguments.nnodes).split(":")[-1])
     least, each = _processes(arguments.nproc_per_node)
     if not 1 <= least <= each or nodes < 1 or not 0 <= arguments.node_rank < nodes:
@@ -88,6 +96,8 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         )
     if least < each and nodes > 1:
         raise SystemExit("--nproc-per-node MIN:MAX is for one machine: others would not know how many start again")
+    if shards is not None and shards < each * nodes:
+        raise SystemExit(f"--shards {shards}: fewer than {each * nodes} processes. Use at most {shards} processes")
     host, _, port = arguments.rdzv_endpoint.partition(":")
     address, number = host or arguments.master_addr, int(port or arguments.master_port)
     if nodes > 1 and not number:
@@ -101,7 +111,7 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
         [*(["-m"] if arguments.module else []), arguments.program, *arguments.arguments],
         each, least, nodes, arguments.node_rank, address,
         number, arguments.rdzv_id or uuid4().hex[:8], arguments.max_restarts,
-        can and arguments.launcher != "local", not arguments.no_python, arguments.role,
+        can and arguments.launcher != "local", not arguments.no_python, arguments.role, shards,
     )  # fmt: skip
 
 

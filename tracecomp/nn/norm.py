@@ -17,7 +17,7 @@ from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.lazy import LazyModuleMixin
 from tracecomp.nn.module import Module
-from tracecomp.nn.parallel.shards import ShardPass, Shards
+from tracecomp.nn.parallel.shard_values import Context, Shards
 from tracecomp.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from tracecomp.ops.prim import prim
 
@@ -152,7 +152,7 @@ class SyncBatchNorm(_BatchNorm):
         return self._normalised([input], [(self.weight, self.bias)], partial(_summed, group))[0]
 
     @staticmethod
-    def _of(param: Tensor | None, context: ShardPass, i: int) -> Tensor | None:
+    def _of(param: Tensor | None, context: Context, i: int) -> Tensor | None:
         return None if param is None else context.view(param, i)
 
     def _normalised(

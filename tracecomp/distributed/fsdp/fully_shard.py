@@ -10,13 +10,15 @@ from typing import Any
 from tracecomp.autograd.graph import saved_tensors_hooks
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.group import Group
+from tracecomp.distributed import over_shards
 from tracecomp.distributed.device_mesh import DeviceMesh, group_of_mesh
 from tracecomp.distributed.fsdp.bucket import Bucket, MixedPrecisionPolicy, OffloadPolicy, Places, saving
 from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.containers import ModuleDict, ModuleList
 from tracecomp.nn.module import Module
-from tracecomp.nn.parallel.shards import ShardPass, ShardPlan, Shards, within
+from tracecomp.nn.parallel.shard_values import Context, Shards, within
+from tracecomp.nn.parallel.shards import ShardPlan
 from tracecomp.nn.parameter import Parameter
 from tracecomp.nn.sharding import ShardedParameter
 
@@ -51,13 +53,13 @@ class _State:
 class _Running(threading.local):
     """The current pass of shards."""
 
-    now: ShardPass | None = None
+    now: Context | None = None
 
 
 _running = _Running()
 
 
-def _seen_by(bucket: Bucket, now: ShardPass | None) -> Sequence[Any]:
+def _seen_by(bucket: Bucket, now: Context | None) -> Sequence[Any]:
     """The whole parameters of a bucket, as shards during a pass."""
     if not grad_enabled():
         return bucket.gathered()
@@ -195,11 +197,13 @@ def fully_shard(
     for inner in module.modules():
         if isinstance(inner, FSDPModule) and reshard_after_forward is None:
             inner._fsdp.drops = True
-    total = group.size() if shards is None else shards
+    plan = over_shards.plan_of(group) or (None if shards is None else ShardPlan(group, shards))
+    if plan is not None and shards not in (None, plan.total):
+        raise ValueError(at_user_line(f"shards={shards}, but TRACECOMP_SHARDS={plan.total}. Pass one of them"))
+    total = group.size() if plan is None else plan.total
     buckets = [Bucket(row, group, policy, total, mesh) for row in _by_dtype(_own(module, ignored_params or ()))]
     state = _State(buckets, group, policy, bool(reshard_after_forward))
-    if shards is not None:
-        state.plan = ShardPlan([], group, shards, 0)
+    state.plan = plan
     module.__dict__["_fsdp"] = state
     kind = type(module)
     module.__class__ = type(f"FSDP{kind.__name__}", (FSDPModule, kind), {"__module__": kind.__module__})

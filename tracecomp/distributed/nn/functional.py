@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tracecomp.communication.combine import ReduceOp
 from tracecomp.communication.group import Group
+from tracecomp.distributed import over_shards
 from tracecomp.distributed.collectives import check_op, check_tensor, check_tensors
 from tracecomp.distributed.processes import get_group_rank, group_of
 from tracecomp.eager.tensor import Tensor
@@ -18,6 +19,7 @@ def _member(group: object) -> Group:
     found = group_of(group)
     if found is None:
         raise ValueError("this process is not in the group")
+    over_shards.refuse(found, "functional collectives")
     return found
 
 

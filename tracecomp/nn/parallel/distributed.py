@@ -19,7 +19,8 @@ from tracecomp.functional import names as T
 from tracecomp.nn.module import Module
 from tracecomp.nn.parallel.join import Join, Joinable, JoinHook
 from tracecomp.nn.parallel.reducer import Hook, Reducer
-from tracecomp.nn.parallel.shards import ShardPlan, Shards, within
+from tracecomp.nn.parallel.shard_values import Shards, within
+from tracecomp.nn.parallel.shards import ShardPlan
 from tracecomp.ops.prim import prim
 
 _MB = 1 << 20
@@ -80,19 +81,33 @@ class DistributedDataParallel(Module, Joinable):
         self._cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * _MB)
         self.shards = shards
         self._by_initial = True  # divisor of gradients while processes join
-        if shards is not None:
-            self._check_for_shards()
         self._connect()
+        if self._plan is not None:
+            self._check_for_shards()
 
     def _connect(self) -> None:
         """Create what combines gradients in the process group."""
-        self._plan: ShardPlan | None = None
         self._reducer: Reducer | None = None
-        if self.shards is not None:
-            self._plan = ShardPlan(self._params, self.process_group, self.shards, self._cap)
+        self._plan = self._shared(self.process_group, self.shards)
+        self.shards = None if self._plan is None else self._plan.total
+        if self._plan is not None:
+            self._buckets = self._plan.add(self._params, self._cap)
         else:
             self._reducer = Reducer(self._params, self.process_group, self._cap, self.gradient_as_bucket_view)
             self._reducer.find_unused = self.find_unused_parameters or self.static_graph
+
+    @staticmethod
+    def _shared(group: Group, shards: int | None) -> ShardPlan | None:
+        """The shards of the model: the environment's, those of ``shards``, or None."""
+        plan = world.plan if group is world.default else None
+        if plan is None:
+            return None if shards is None else ShardPlan(group, shards)
+        if shards not in (None, plan.total):
+            raise ValueError(
+                at_user_line(f"DistributedDataParallel: shards={shards}, but TRACECOMP_SHARDS={plan.total}")
+            )
+        assert isinstance(plan, ShardPlan)
+        return plan
 
     def _everything(self) -> Iterator[tuple[str, Tensor]]:
         yield from self.module.named_parameters()
@@ -188,19 +203,25 @@ class DistributedDataParallel(Module, Joinable):
 
     def _of_shards(self, inputs: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """Return the module's results for each shard; in evaluation without shards, the module's."""
-        if grad_enabled() and not self.require_backward_grad_sync:
-            raise RuntimeError(at_user_line("no_sync() does not go with shards: every pass gives the mean over all"))
         given = next(within((inputs, kwargs), Shards), None)
         if given is not None:
             with given.context.parameters():
                 return self.module(*inputs, **kwargs)
         if grad_enabled():
-            raise RuntimeError(at_user_line("a model with shards=... trains on shards: x, y = model.shard(x, y)"))
+            raise RuntimeError(
+                at_user_line(
+                    "a model with logical shards trains on shards, but got tensors. Load batches by a DataLoader with "
+                    "a DistributedSampler (TRACECOMP_SHARDS), or call x, y = model.shard(x, y)"
+                )
+            )
         return self.module(*inputs, **kwargs)
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
-        """Return a context in which forward and backward passes only add to the gradients of this process."""
+        """Return a context in which forward and backward passes only add to the gradients of this process.
+
+        With logical shards it has no effect: every backward pass adds the mean over all shards.
+        """
         before = self.require_backward_grad_sync
         self.require_backward_grad_sync = False
         try:
@@ -325,7 +346,7 @@ class DistributedDataParallel(Module, Joinable):
     def __getstate__(self) -> dict[str, Any]:
         """The state for a copy or a pickle. As in PyTorch it lacks the communication hook."""
         group = self.process_group
-        missing = {"process_group", "_reducer", "_plan", "_join"}
+        missing = {"process_group", "_reducer", "_plan", "_buckets", "_join"}
         kept = {k: v for k, v in self.__dict__.items() if k not in missing}
         return {**kept, "_group": (group.group_name, group.ranks)}
 

@@ -1,30 +1,35 @@
 """Logical shards of a global batch: computed one by one and summed along one tree, so that bits do not depend on the
 number of processes.
 
-The global batch is split into S shards, for any number of processes. Each shard has a separate view of every parameter
-and separate random numbers. Values common to shards (gradients, batch statistics) are combined by the primitive
-``all_reduce``, whose leaves are the shards.
+The global batch is split into S shards, for any number of processes. A shard is what a process is in PyTorch: sizes
+and numbers that a program sees are those of one shard. Each shard has a separate view of every parameter and separate
+random numbers. Values common to shards (gradients, batch statistics) are combined by the primitive ``all_reduce``,
+whose leaves are the shards.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import hashlib
+import itertools
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import Any
 
-from tracecomp.autograd.api import backward
+import numpy as np
+
 from tracecomp.autograd.function import Function
+from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.combine import share
 from tracecomp.communication.group import Group
-from tracecomp.eager.modes import grad_enabled, no_grad
+from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.overrides import DisableTorchFunction, TorchFunctionMode
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor, own
 from tracecomp.functional import names as T
-from tracecomp.functional.indexing.indexing import Index
 from tracecomp.nn.parallel.reducer import Bucket, buckets_of, mean_over
+from tracecomp.nn.parallel.shard_values import Shards, seen, together
 from tracecomp.ops.prim import prim
 
 _STREAM = 0x2545F4914F6CDD1D
@@ -32,19 +37,60 @@ _STREAM = 0x2545F4914F6CDD1D
 _DRAWS = 1 << 32
 """Blocks of random numbers that one pass may draw."""
 
-Found = TypeVar("Found")
+
+class Buckets:
+    """The buckets of one model's parameters."""
+
+    def __init__(self, params: Sequence[Tensor], cap: int) -> None:
+        self.of = {id(p): b for b in buckets_of(params, cap) for p in b.params}
 
 
 class ShardPlan:
-    """Common state of all passes of one model: the group, the shards of this process, and buckets."""
+    """The group, the shards of this process, and the buckets of the models that are trained on them."""
 
-    def __init__(self, params: Sequence[Tensor], group: Group, total: int, cap: int) -> None:
+    def __init__(self, group: Group, total: int) -> None:
         if total < group.size():
             raise ValueError(at_user_line(f"{total} shards are fewer than {group.size()} processes"))
         self.group, self.total = group, total
         self.own = range(*share(total, group.rank(), group.size()))
         self.places = range(len(self.own))
-        self.bucket_of = {id(p): b for b in buckets_of(params, cap) for p in b.params}
+        self._models: weakref.WeakSet[Buckets] = weakref.WeakSet()
+
+    def add(self, params: Sequence[Tensor], cap: int) -> Buckets:
+        """Include the parameters of a model for as long as the result is referenced."""
+        made = Buckets(params, cap)
+        self._models.add(made)
+        return made
+
+    def bucket_of(self, param: object) -> Bucket | None:
+        """The bucket of a parameter; None for other objects."""
+        return next((b for model in self._models if (b := model.of.get(id(param))) is not None), None)
+
+    def batches(self, each: Iterator[Any]) -> Iterator[Any]:
+        """Combine the batches of this process's shards, which follow each other, into one of ``Shards``."""
+        while row := [*itertools.islice(each, len(self.own))]:
+            yield together(row, ShardPass(self))
+
+    def continued(self, states: Sequence[Tensor]) -> ShardPass:
+        """A pass that continues the random numbers of another one."""
+        return ShardPass(self, states)
+
+    def check_same(self, what: str, values: Sequence[Any]) -> None:
+        """RuntimeError unless all processes have the same values, which then are those of every shard."""
+        if modes.recorder is not None:
+            modes.recorder.refuse_here(f"calls {what} with a tensor that is not computed from shards", Section.EXCLUDE)
+        digest = hashlib.sha256()
+        for t in values:
+            digest.update(t.detach().numpy().tobytes())
+        mine = np.frombuffer(digest.digest(), np.uint8)
+        bodies = self.group.worker.run(lambda: self.group.gather_bytes(mine, what))
+        if any(body.tobytes() != mine.tobytes() for body in bodies):
+            raise RuntimeError(
+                at_user_line(
+                    f"{what}: the processes hold different values, so the result would depend on their number. "
+                    "Compute the tensor from batches of a DataLoader with a DistributedSampler"
+                )
+            )
 
     def cut(self, tensors: Sequence[Tensor]) -> list[Shards]:
         """Split the rows of this process into its shards, for one pass."""
@@ -59,15 +105,19 @@ class ShardPlan:
 class ShardPass:
     """One pass of the shards of this process: their views of parameters, and their random numbers.
 
-    It belongs to its initial shards and to values computed from them.
+    It belongs to its initial shards and to values computed from them. ``states`` continues the random numbers of
+    another object.
     """
 
-    def __init__(self, plan: ShardPlan) -> None:
+    def __init__(self, plan: ShardPlan, states: Sequence[Tensor] | None = None) -> None:
         self.plan = plan
-        self._views: dict[int, list[Tensor]] = {}
+        self._views: dict[int, list[Tensor]] | None = None
+        if states is not None:
+            self.states = [*states]
+            return
         with no_grad():
             base = own(default_generator.state)
-            self._states = [base + T.tensor([_signed(_STREAM * (i + 1)), 0]) for i in plan.own]
+            self.states = [base + T.tensor([_signed(_STREAM * (i + 1)), 0]) for i in plan.own]
             default_generator.state.copy_(base + T.tensor([0, _DRAWS]))
 
     def view(self, param: Tensor | Shards, i: int) -> Tensor:
@@ -75,7 +125,7 @@ class ShardPass:
         if isinstance(param, Shards):
             part: Tensor = param.parts[i]
             return part
-        bucket = self.plan.bucket_of.get(id(param))
+        bucket = self.plan.bucket_of(param)
         if bucket is None and param.requires_grad and grad_enabled():
             raise RuntimeError(
                 at_user_line(
@@ -85,13 +135,14 @@ class ShardPass:
             )
         if bucket is None or not grad_enabled():
             return param
-        if id(param) not in self._views:
+        views = {} if self._views is None else self._views
+        if id(param) not in views:
             with DisableTorchFunction():
                 found = _Spread.apply(self.plan, bucket, *bucket.params)
             count = len(bucket.params)
             for j, p in enumerate(bucket.params):
-                self._views[id(p)] = [found[k * count + j] for k in self.plan.places]
-        return self._views[id(param)][i]
+                views[id(p)] = [found[k * count + j] for k in self.plan.places]
+        return views[id(param)][i]
 
     def has(self, value: object) -> bool:
         """Whether parameters of the model, or shards, are among arguments."""
@@ -99,34 +150,58 @@ class ShardPass:
             return any(map(self.has, value.values()))
         if isinstance(value, list | tuple):
             return any(map(self.has, value))
-        return isinstance(value, Shards) or id(value) in self.plan.bucket_of
+        return isinstance(value, Shards) or self.plan.bucket_of(value) is not None
 
     def each(self, func: Callable[..., object], args: tuple[object, ...], named: Mapping[str, object]) -> Any:
         """Run ``func`` for each shard, with its views of parameters and its random numbers."""
         found = []
-        for i in self.plan.places:
-            with self.numbers(i):
-                found.append(func(*_seen(args, i, self), **_seen(named, i, self)))
-        return _together(found, self)
+        with self._with_views():
+            for i in self.plan.places:
+                with self.numbers(i):
+                    found.append(func(*seen(args, i, self), **seen(named, i, self)))
+        return together(found, self)
+
+    @contextmanager
+    def _with_views(self) -> Iterator[None]:
+        """A context in which the shards share one set of views of parameters."""
+        before = self._views
+        self._views = {} if before is None else before
+        try:
+            yield
+        finally:
+            self._views = before
 
     @contextmanager
     def numbers(self, i: int) -> Iterator[None]:
         """A context with the random numbers of the ``i``-th shard."""
         before = default_generator.state
-        default_generator.state = self._states[i]
+        default_generator.state = self.states[i]
         try:
             yield
         finally:
             default_generator.state = before
 
-    def parameters(self) -> TorchFunctionMode:
-        """A context in which computations on parameters alone also run for each shard."""
-        return _Parameters(self)
+    @contextmanager
+    def parameters(self) -> Iterator[None]:
+        """The context of a forward pass, in which computations on parameters alone also run for each shard.
+
+        Every forward pass has its own views of parameters, so that it may have its own backward pass.
+        """
+        with _Parameters(self), self._with_views():
+            yield
 
     def mean(self, value: Shards) -> Tensor:
-        """The mean over all shards of all processes, without gradient."""
+        """The mean over all shards of all processes, without gradient; float64 for integers."""
+        known = value.known_mean()
+        return self.start_mean(value)() if known is None else known
+
+    def start_mean(self, value: Shards) -> Callable[[], Tensor]:
+        """Start to compute the mean; return the function that waits for it."""
         with no_grad():
-            return mean_over(self.plan.group, [t.detach() for t in value.parts], self.plan.total)()
+            parts = [t.detach() for t in value.parts]
+            if not (parts[0].is_floating_point() or parts[0].is_complex()):
+                parts = [t.double() for t in parts]
+            return mean_over(self.plan.group, parts, self.plan.total)
 
     def summed(self, parts: Sequence[Tensor]) -> list[Tensor]:
         """For each shard of this process, the sum over all shards of all processes; differentiable."""
@@ -188,125 +263,3 @@ class _Parameters(TorchFunctionMode):
         if grad_enabled() and self._context.has((args, named)):
             return self._context.each(func, args, named)
         return func(*args, **named)
-
-
-class Shards:
-    """One value for each shard of this process. Functions and methods of tensors apply to each of them."""
-
-    def __init__(self, parts: Sequence[Tensor], context: ShardPass) -> None:
-        self.parts, self.context = list(parts), context
-
-    @classmethod
-    def __torch_function__(
-        cls,
-        func: Callable[..., object],
-        types: object,
-        args: tuple[object, ...] = (),
-        kwargs: Mapping[str, object] | None = None,
-    ) -> Any:
-        named = kwargs or {}
-        return next(within((args, named), Shards)).context.each(func, args, named)
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):
-            raise AttributeError(name)
-        first = getattr(self.parts[0], name)
-        if callable(first) and not isinstance(first, type):
-            return lambda *args, **kwargs: Shards.__torch_function__(
-                lambda x, *a, **k: getattr(x, name)(*a, **k), (), (self, *args), kwargs
-            )
-        return _together([getattr(part, name) for part in self.parts], self.context)
-
-    def backward(self) -> None:
-        """Gradients of the mean over all shards of all processes. RuntimeError unless every shard is a scalar."""
-        backward(self.parts)
-
-    def item(self) -> Any:
-        """RuntimeError: each shard has a different value."""
-        raise RuntimeError(at_user_line("item() of shards: ask model.mean(value) in all processes, then its item()"))
-
-    __bool__ = __float__ = __int__ = item
-
-    def __repr__(self) -> str:
-        return f"Shards({self.parts})"
-
-    def __getitem__(self, index: Index) -> Any:
-        return _by_operator(operator.getitem)(self, index)
-
-    def __setitem__(self, index: Index, value: object) -> None:
-        _by_operator(operator.setitem)(self, index, value)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.unbind(0))
-
-    def __len__(self) -> int:
-        return len(self.parts[0])
-
-    def __hash__(self) -> int:
-        return id(self)
-
-
-def _by_operator(fn: Callable[..., object], swapped: bool = False) -> Callable[..., Any]:
-    def run(self: Shards, *others: Any) -> Any:
-        operands = (*others, self) if swapped else (self, *others)
-        return Shards.__torch_function__(fn, (), operands)
-
-    return run
-
-
-for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor"):
-    _fn = getattr(operator, _name)
-    setattr(Shards, f"__{_name.strip('_')}__", _by_operator(_fn))
-    setattr(Shards, f"__r{_name.strip('_')}__", _by_operator(_fn, swapped=True))
-for _name in ("neg", "invert", "abs", "lt", "le", "gt", "ge", "eq", "ne"):
-    setattr(Shards, f"__{_name}__", _by_operator(getattr(operator, _name)))
-
-
-def within(value: object, kind: type[Found], objects: bool = False) -> Iterator[Found]:
-    """Yield objects of ``kind`` in lists, tuples and dictionaries; with ``objects``, also in attributes."""
-    parts: Iterable[object] = ()
-    if isinstance(value, kind):
-        yield value
-    elif isinstance(value, dict):
-        parts = value.values()
-    elif isinstance(value, list | tuple):
-        parts = value
-    elif objects and hasattr(value, "__dict__"):
-        parts = vars(value).values()
-    for part in parts:
-        yield from within(part, kind, objects)
-
-
-def _seen(value: object, i: int, context: ShardPass) -> Any:
-    """``value`` with the ``i``-th shard's tensors."""
-    if isinstance(value, Shards):
-        if value.context is not context:
-            raise RuntimeError(
-                at_user_line("shards of two calls of shard() meet: cut all tensors of a step in one call")
-            )
-        return value.parts[i]
-    if isinstance(value, Tensor):
-        return context.view(value, i)
-    if isinstance(value, dict):
-        return {k: _seen(v, i, context) for k, v in value.items()}
-    if isinstance(value, tuple) and hasattr(value, "_fields"):
-        return type(value)(*(_seen(v, i, context) for v in value))
-    if isinstance(value, list | tuple):
-        return type(value)(_seen(v, i, context) for v in value)
-    return value
-
-
-def _together(values: list[Any], context: ShardPass) -> Any:
-    """Combine the shards' results: tensors become Shards, numbers must be equal."""
-    first = values[0]
-    if isinstance(first, Tensor):
-        return Shards(values, context)
-    if isinstance(first, dict):
-        return {k: _together([v[k] for v in values], context) for k in first}
-    if isinstance(first, tuple) and hasattr(first, "_fields"):
-        return type(first)(*(_together(list(row), context) for row in zip(*values, strict=True)))
-    if isinstance(first, list | tuple) and type(first) in (list, tuple):
-        return type(first)(_together(list(row), context) for row in zip(*values, strict=True))
-    if any(v != first for v in values[1:]):
-        raise RuntimeError(at_user_line(f"shards give different values, {first!r} and others: they take one way only"))
-    return first

@@ -9,6 +9,7 @@ from multiprocessing.context import BaseContext
 from typing import Any, Generic, cast
 
 from tracecomp.base.user_warnings import warn_as_pytorch
+from tracecomp.communication.world import world
 from tracecomp.utils.data import _utils as _utils
 from tracecomp.utils.data.collate import default_collate, default_convert
 from tracecomp.utils.data.dataset import Dataset, Item, IterableDataset
@@ -16,7 +17,13 @@ from tracecomp.utils.data.fetch import _DatasetKind
 from tracecomp.utils.data.iterators import _BaseDataLoaderIter as _BaseDataLoaderIter
 from tracecomp.utils.data.iterators import _MultiProcessingDataLoaderIter, _SingleProcessDataLoaderIter
 from tracecomp.utils.data.iterators import _share_dist_seed as _share_dist_seed
-from tracecomp.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, _InfiniteConstantSampler
+from tracecomp.utils.data.sampler import (
+    BatchSampler,
+    DistributedSampler,
+    RandomSampler,
+    SequentialSampler,
+    _InfiniteConstantSampler,
+)
 from tracecomp.utils.data.worker import get_worker_info as get_worker_info
 
 _FIXED = frozenset({"batch_size", "batch_sampler", "dataset", "drop_last", "persistent_workers", "sampler"})
@@ -156,6 +163,12 @@ class DataLoader(Generic[Item]):
         return n // self.batch_size if self.drop_last else -(-n // self.batch_size)
 
     def __iter__(self) -> Iterator[Any]:
+        plan, sampler = world.plan, getattr(self.batch_sampler, "sampler", self.sampler)
+        if plan is not None and isinstance(sampler, DistributedSampler) and sampler.rows is not None:
+            return plan.batches(self._batches())
+        return self._batches()
+
+    def _batches(self) -> Iterator[Any]:
         if not (self.persistent_workers and self.num_workers):
             return self._get_iterator()
         if self._iterator is None or self._iterator._shutdown:

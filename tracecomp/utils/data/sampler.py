@@ -117,6 +117,9 @@ class DistributedSampler(Sampler[int]):
     yields those of its neighbouring shards in sequence. So ``DataLoader(batch_size=sampler.batch_size)`` builds batches
     for ``DistributedDataParallel(shards=S)``, and a global batch has the same samples for any number of processes.
     ``state_dict()`` has the number of global batches that were ``given``; any number of processes may continue from it.
+
+    With TRACECOMP_SHARDS=S in the environment, each of S logical shards has the indices that PyTorch gives to one of S
+    processes. A ``DataLoader`` then reads a batch for each shard of this process. Lengths are those of one shard.
     """
 
     def __init__(
@@ -125,6 +128,17 @@ class DistributedSampler(Sampler[int]):
     ) -> None:  # fmt: skip
         group = world.default
         self.dataset = dataset
+        plan = world.plan if shards is None else None
+        self.rows: int | None = None if plan is None else len(plan.own)
+        if plan is not None and group is not None:
+            if num_replicas not in (None, plan.total):
+                raise ValueError(
+                    f"DistributedSampler: num_replicas is {num_replicas}, but TRACECOMP_SHARDS is {plan.total}. Pass "
+                    "get_world_size(), which is the number of shards"
+                )
+            if rank not in (None, group.rank()):
+                raise ValueError(f"DistributedSampler: rank is {rank}, but this process has rank {group.rank()}")
+            num_replicas, shards = group.size(), plan.total
         self.num_replicas = num_replicas if num_replicas is not None else group.size() if group is not None else 1
         self.rank = rank if rank is not None else group.rank() if group is not None else 0
         if not 0 <= self.rank < self.num_replicas:
@@ -137,12 +151,14 @@ class DistributedSampler(Sampler[int]):
     @property
     def batch_size(self) -> int:
         """Indices that this process gives of one global batch."""
+        if self.rows is not None:
+            return self.shard_size
         return len(self._own()) * self.shard_size
 
     @property
     def num_samples(self) -> int:
         """Indices that a process gives in a pass, one with shards those of its shards."""
-        return self._each() * len(self._own())
+        return self._each() * (1 if self.rows is not None else len(self._own()))
 
     @property
     def total_size(self) -> int:
@@ -174,15 +190,19 @@ class DistributedSampler(Sampler[int]):
         self._skip += batches
 
     def __iter__(self) -> Iterator[int]:
+        return itertools.chain.from_iterable(self.lists(self.shard_size))
+
+    def lists(self, size: int) -> Iterator[list[int]]:
+        """Lists of ``size`` indices of a shard, for each shard of this process in turn."""
         count, parts = len(self.dataset), self.shards or self.num_replicas
         each = self._each()
         generator = Generator().manual_seed(self.seed + self.epoch)
         order = T.randperm(count, generator=generator).tolist() if self.shuffle else list(range(count))
         repeated = list(itertools.islice(itertools.cycle(order), each * parts))
         rows = [repeated[part::parts] for part in self._own()]
-        for start in range(self._skip * self.shard_size, each, self.shard_size):
+        for start in range(self._skip * size, each, size):
             for row in rows:
-                yield from row[start : start + self.shard_size]
+                yield row[start : start + size]
 
     def _each(self) -> int:
         """Indices of one shard in a pass."""
@@ -193,7 +213,7 @@ class DistributedSampler(Sampler[int]):
         return (count // whole if self.drop_last else -(-count // whole)) * self.shard_size
 
     def __len__(self) -> int:
-        return (self._each() - self._skip * self.shard_size) * len(self._own())
+        return (self._each() - self._skip * self.shard_size) * (1 if self.rows is not None else len(self._own()))
 
 
 class WeightedRandomSampler(Sampler[int]):
@@ -234,6 +254,10 @@ class BatchSampler(Sampler[list[int]]):
         self.drop_last = drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
+        if isinstance(self.sampler, DistributedSampler) and self.sampler.rows is not None:  # logical shards
+            lists = self.sampler.lists(self.batch_size)
+            yield from (x for x in lists if len(x) == self.batch_size or not self.drop_last)
+            return
         indices = iter(self.sampler)
         while batch := list(itertools.islice(indices, self.batch_size)):
             if len(batch) < self.batch_size and self.drop_last:
