@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tracecomp.base.errors import at_user_line
 from tracecomp.communication.combine import ReduceOp, share
@@ -23,7 +22,7 @@ def plan_of(group: object) -> ShardPlan | None:
     return plan if isinstance(plan, ShardPlan) and group in (None, plan.group) else None
 
 
-def _parts(plan: ShardPlan, tensor: Any, what: str) -> Sequence[Tensor]:
+def _parts(plan: ShardPlan, tensor: Tensor | Shards, what: str) -> Sequence[Tensor]:
     """The values of this process's shards: a tensor is the same in all."""
     if isinstance(tensor, Shards):
         return [t.detach() for t in tensor.parts]
@@ -32,21 +31,22 @@ def _parts(plan: ShardPlan, tensor: Any, what: str) -> Sequence[Tensor]:
 
 
 def all_reduce(
-    plan: ShardPlan, tensor: Any, op: ReduceOp, async_op: bool, what: str, writes: bool = True
+    plan: ShardPlan, tensor: Tensor | Shards, op: ReduceOp, async_op: bool, what: str, writes: bool = True
 ) -> Work | None:  # fmt: skip
     """Combine ``tensor`` of all shards, in place if it ``writes``."""
     with no_grad():
         parts = [T.view_as_real(t) if t.dtype.is_complex else t for t in _parts(plan, tensor, what)]
         total = prim.all_reduce(*parts, op=op.name, group=plan.group.group_name, total=plan.total)
         found = T.view_as_complex(total) if tensor.dtype.is_complex else total
-        if writes and isinstance(tensor, Shards):
-            tensor.become(found)
+        if isinstance(tensor, Shards):
+            if writes:
+                tensor.become(found)
         elif writes:
             assign_(tensor, found)
     return Work.done([tensor]) if async_op else None
 
 
-def all_gather(plan: ShardPlan, outputs: Sequence[Tensor], tensor: Any, async_op: bool) -> Work | None:
+def all_gather(plan: ShardPlan, outputs: Sequence[Tensor], tensor: Tensor | Shards, async_op: bool) -> Work | None:
     """``outputs[i]`` becomes ``tensor`` of shard i."""
     if len(outputs) != plan.total:
         raise RuntimeError(

@@ -72,7 +72,7 @@ class ShardPlan:
             yield together(row, ShardPass(self))
 
     def continued(self, states: Sequence[Tensor]) -> ShardPass:
-        """A pass that continues the random numbers of another one."""
+        """Return a pass that continues the random numbers of an earlier pass."""
         return ShardPass(self, states)
 
     def check_same(self, what: str, values: Sequence[Any]) -> None:
