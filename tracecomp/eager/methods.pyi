@@ -617,7 +617,12 @@ class TensorMethods(TensorBase):
     def half(self, memory_format: MemoryFormat = None) -> Tensor:
         """``input`` as float16; itself when it is already."""
     def has_names(self) -> _bool:
-        """Return False: dimensions have no names."""
+        """Return False: dimensions have no names.
+
+        Example:
+            >>> torch.zeros(2).has_names()
+            False
+        """
     def heaviside(self, values: Tensor) -> Tensor:
         """0 below zero, 1 above, ``values`` at zero."""
     def heaviside_(self, values: Tensor) -> Tensor:
