@@ -619,8 +619,9 @@ class TensorMethods(TensorBase):
     def has_names(self) -> _bool:
         """Return False: dimensions have no names.
 
-        >>> torch.zeros(2).has_names()
-        False
+        Example:
+            >>> torch.zeros(2).has_names()
+            False
         """
     def heaviside(self, values: Tensor) -> Tensor:
         """0 below zero, 1 above, ``values`` at zero."""

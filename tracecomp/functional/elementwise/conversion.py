@@ -207,11 +207,7 @@ def _names(self: Tensor) -> tuple[None, ...]:
 
 
 def _has_names(self: Tensor) -> bool:
-    """Return False: dimensions have no names.
-
-    >>> torch.zeros(2).has_names()
-    False
-    """
+    """Return False: dimensions have no names."""
     return False
 
 
