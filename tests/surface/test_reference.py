@@ -25,8 +25,8 @@ CLASSES = {"nn": nn, "optim": optim, "optim.lr_scheduler": lr_scheduler}
 # Names whose example PyTorch has not, or answers otherwise; docs/reports/surface.md says how.
 NOT_IN_TORCH = {
     "Tensor.uniform", "Tensor.exponential", "Tensor.cauchy", "Tensor.log_normal", "Tensor.geometric",
-    "Tensor.pin_memory", "Tensor.names", "Tensor.has_names", "Tensor.slice", "torch.fill_diagonal", "torch.fill_diagonal_",
-    "torch.set_flush_denormal",
+    "Tensor.pin_memory", "Tensor.names", "Tensor.has_names", "Tensor.slice", "torch.fill_diagonal",
+    "torch.fill_diagonal_", "torch.set_flush_denormal",
     "torch.embedding_bag", "Tensor.fill_diagonal", "torch.BFloat16Tensor",
     *(f"{space}.{name}" for space in ("torch", "Tensor") for name in ("gammainc_", "gammaincc_", "multigammaln_")),
 }  # fmt: skip
