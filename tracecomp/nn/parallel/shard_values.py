@@ -26,7 +26,7 @@ class Context(Protocol):
     def each(self, func: Callable[..., object], args: tuple[object, ...], named: Mapping[str, object]) -> Any:
         """Run ``func`` for each shard."""
 
-    def view(self, param: Any, i: int) -> Any:
+    def view(self, param: Tensor | Shards, i: int) -> Any:
         """The ``i``-th shard's view of a tensor."""
 
     def mean(self, value: Shards) -> Tensor:
@@ -106,7 +106,9 @@ class Shards:
             self._mean = self._mean()
         return self._mean
 
-    def _called(self, name: str, func: Callable[..., object], args: tuple[object, ...], named: Any) -> Any:
+    def _called(
+        self, name: str, func: Callable[..., object], args: tuple[object, ...], named: Mapping[str, object]
+    ) -> Any:
         """Run ``func`` for each shard."""
         found = self.context.each(func, args, named)
         if isinstance(found, Shards):
