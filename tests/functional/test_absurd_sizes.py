@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,12 @@ from tracecomp.nn import functional as F
 
 HUGE = 2**62
 WIDE = 2**40
+
+
+def _interpolated(mode: str, x: Any) -> Any:
+    return F.interpolate(x[None, None], size=2**30, mode=mode)
+
+
 CALLS: dict[str, Callable[[Any], Any]] = {
     "zeros": lambda x: torch.zeros(HUGE),
     "ones": lambda x: torch.ones(WIDE, WIDE),
@@ -55,10 +62,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "conv1d": lambda x: F.conv1d(x, torch.ones(1, 3, 2), padding=WIDE),
     "conv_transpose1d": lambda x: F.conv_transpose1d(x, torch.ones(3, 1, 2), stride=WIDE),
     "affine_grid": lambda x: F.affine_grid(torch.ones(1, 2, 3), (1, 1, 2**30, 2**30)),
-    **{
-        f"interpolate {mode}": lambda x, mode=mode: F.interpolate(x[None, None], size=2**30, mode=mode)  # type: ignore[misc]
-        for mode in ("nearest", "area", "bilinear", "bicubic")
-    },
+    **{f"interpolate {mode}": partial(_interpolated, mode) for mode in ("nearest", "area", "bilinear", "bicubic")},
     "outer": lambda x: torch.outer(torch.zeros(1).expand(2**30), torch.zeros(1).expand(2**30)),
 }
 

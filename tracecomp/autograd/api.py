@@ -102,7 +102,7 @@ def _stack(rows: Sequence[Tensor]) -> Tensor:
     return result
 
 
-def _listed(tensors: Any, name: str) -> list[Tensor]:
+def _listed(tensors: Any, name: str) -> list[Any]:
     listed = [tensors] if isinstance(tensors, Tensor) or is_foreign(type(tensors)) else list(tensors)
     check_takes(name, map(type, listed))
     return listed
@@ -123,7 +123,7 @@ def _zeros(x: Tensor) -> Tensor:
 
 
 def _root_grads(outputs: Sequence[Tensor], given: object, count: int) -> list[Tensor]:
-    grads: list[Tensor | None] = [None] * count if given is None else _listed(given, "backward")  # type: ignore[assignment]
+    grads: list[Tensor | None] = [None] * count if given is None else _listed(given, "backward")
     if len(grads) != count:
         raise RuntimeError(f"got {count} tensors and {len(grads)} gradients")
     found = []

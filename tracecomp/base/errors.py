@@ -25,12 +25,11 @@ _AROUND = frozenset({
 """Libraries that are not part of a program: their work depends on their arguments, or they run programs."""
 
 
-def no_memory(name: str, error: Exception) -> RuntimeError | None:
-    """PyTorch's error for numpy's ``error``, if the result of the function ``name`` is too large; None otherwise."""
+def refuse_too_large(name: str, error: Exception) -> None:
+    """Raise PyTorch's RuntimeError if numpy's ``error`` says that the result of the function ``name`` is too large."""
     text = str(error)
     if isinstance(error, MemoryError) or "array is too big" in text or "Maximum allowed" in text:
-        return RuntimeError(f"{name}(): can't allocate memory for the result: {text or 'out of memory'}")
-    return None
+        raise RuntimeError(f"{name}(): can't allocate memory for the result: {text or 'out of memory'}") from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
-from tracecomp.base.errors import no_memory
+from tracecomp.base.errors import refuse_too_large
 from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager import dispatch, meta, overrides, tangents
 from tracecomp.eager.aliasing import (
@@ -565,9 +565,7 @@ class Tensor(TensorMethods):
 def _explain(error: Exception, op: Op, operands: tuple[Any, ...], attrs: Attrs) -> None:
     """Raise PyTorch's error for what numpy could not compute, if types, shapes or sizes are the reason."""
     check_types(op, operands, attrs)
-    too_large = no_memory(op.name, error)
-    if too_large is not None:
-        raise too_large from error
+    refuse_too_large(op.name, error)
 
 
 _EXPORTS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"

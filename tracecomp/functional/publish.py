@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar, cast, get_overloads
 
 import numpy as np
 
-from tracecomp.base.errors import no_memory, type_name
+from tracecomp.base.errors import refuse_too_large, type_name
 from tracecomp.base.reference import examples, reference
 from tracecomp.eager.device import use
 from tracecomp.eager.meta import place_of_call, placed
@@ -343,10 +343,8 @@ def _remembering(
                 accepted[signature] = known.quick(run, signature, partial(accepted.__setitem__, signature))
             return result
         except (MemoryError, ValueError) as error:
-            too_large = no_memory(call.__name__, error)
-            if too_large is None:
-                raise
-            raise too_large from error
+            refuse_too_large(call.__name__, error)
+            raise
 
     return call
 
@@ -376,10 +374,8 @@ def _remembering_lists(
                 accepted[signature] = Warm(apart, kinds, partial(accepted.__setitem__, signature))
             return result
         except (MemoryError, ValueError) as error:
-            too_large = no_memory(call.__name__, error)
-            if too_large is None:
-                raise
-            raise too_large from error
+            refuse_too_large(call.__name__, error)
+            raise
 
     return call
 

@@ -8,7 +8,7 @@ from typing import Any, SupportsIndex, TypeAlias
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
-from tracecomp.base.errors import no_memory
+from tracecomp.base.errors import refuse_too_large
 from tracecomp.eager.device import CPU, check_device
 from tracecomp.eager.device import device as Device
 from tracecomp.eager.meta import MetaArray, new_array
@@ -116,7 +116,8 @@ class UntypedStorage:
             try:
                 self._array = np.zeros(source, np.uint8)
             except (MemoryError, ValueError) as error:
-                raise (no_memory("UntypedStorage", error) or error) from error
+                refuse_too_large("UntypedStorage", error)
+                raise
         else:
             self._array = np.asarray(source, np.uint8)
 

@@ -73,7 +73,7 @@ def _arguments(call: Call, limits: Limits) -> Iterator[Change]:
     for n, x in enumerate(leaves):
         if isinstance(x, Tensor):
             yield from _tensor_argument(n, where[n], x, rng)
-            for other in limits.values(n, x._data, lambda array, given, n=n, x=x: _with(n, _like(x, array), given)):  # type: ignore[misc]
+            for other in limits.values(n, x._data, partial(_holding, n, x)):
                 yield Change(f"values in {where[n]} that lead elsewhere", partial(_with, n, _like(x, other)))
         elif isinstance(x, np.ndarray) and x.dtype.kind in "biufc" and x.size:
             yield Change(f"other values in {where[n]}", partial(_with, n, _other_values(x, rng)))
@@ -111,7 +111,7 @@ def _sizes(leaves: Sequence[object], where: Sequence[str], limits: Limits) -> It
     counts = Counter(shape[0] for shape in tensors.values() if shape[0] > 1)
     for size in sorted(counts):
         beside = max(x._data[0].size for x in leaves if isinstance(x, Tensor) and x._data.shape[:1] == (size,))
-        beyond = limits.sizes(size, 0, beside, lambda n, given, size=size: _rows(size, n, given))  # type: ignore[misc]
+        beyond = limits.sizes(size, 0, beside, partial(_rows, size))
         usual = sorted({size - 1, 1, size + 2})
         end = last_of_program(size + 2)
         for new in dict.fromkeys((*usual, *(n for n in (*beyond, end, end + 1) if n != size))):
@@ -122,7 +122,7 @@ def _sizes(leaves: Sequence[object], where: Sequence[str], limits: Limits) -> It
             yield Change(f"arguments of size {size} have {size + 2} rows of {word} numbers", make)
     wide = sorted({shape[-1] for shape in tensors.values() if len(shape) > 1 and shape[-1] > 1})
     for size in wide[:_MOST_LAST]:
-        beyond = limits.sizes(size, -1, 1, lambda n, given, size=size: _rows(size, n, given, axis=-1))  # type: ignore[misc]
+        beyond = limits.sizes(size, -1, 1, partial(_rows, size, axis=-1))
         for new in dict.fromkeys((size + 1, *(n for n in beyond if n != size))):
             what = f"arguments whose last axis is {size} have {new} there"
             yield Change(what, partial(_rows, size, new, axis=-1), again=True)
@@ -154,6 +154,11 @@ def _with(number: int, value: object, call: Call) -> Call:
     leaves[number] = value
     changed: Call = unflatten(structure, leaves)
     return changed
+
+
+def _holding(number: int, like: Tensor, array: Array, call: Call) -> Call:
+    """The call whose argument ``number`` is a tensor like ``like`` with the elements of ``array``."""
+    return _with(number, _like(like, array), call)
 
 
 def _rows(

@@ -51,8 +51,9 @@ class Limits:
         if leaf not in self._values:
             self._values[leaf] = []
             if reads_values(self._usual) and array.dtype.kind in "fiu" and array.size:
-                made = lambda other: self._path(make(other, self._call))  # noqa: E731
-                self._values[leaf] = with_other_paths(others_of(array), made, self._path(self._call))
+                self._values[leaf] = with_other_paths(
+                    others_of(array), lambda other: self._path(make(other, self._call)), self._path(self._call)
+                )
         return self._values[leaf]
 
     def sizes(self, size: int, axis: int, beside: int, make: Callable[[int, Call], Call]) -> list[int]:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from tracecomp.ir.graph import Graph, ModuleName, Node, Origin
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # loads the planner, which a process with stored programs does not need
     from tracecomp.passes.program.frame import Frame
 
 SHOWN = 3
-"""Functions that a title names; it counts the others."""
+"""Functions, and lines of a common title, that a title names: more do not fit into a column of a report's table."""
 
 _WRITTEN = {"contract": "matmul", "take": "index", "put": "index_add"}
 """Common names of operators, where the library's differ."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import no_memory
+from tracecomp.base.errors import refuse_too_large
 from tracecomp.eager.device import Device
 from tracecomp.eager.device import device as Place
 from tracecomp.eager.size import Size
@@ -35,7 +35,8 @@ def legacy_tensor(dtype: DType, args: tuple[object, ...], device: Device = None)
         try:
             return constant(new_shape(args), 0, dtype)
         except (MemoryError, ValueError) as error:
-            raise (no_memory("new", error) or error) from error
+            refuse_too_large("new", error)
+            raise
     if len(args) > 1 or isinstance(first, float | str):
         raise TypeError(f"new(): data must be a sequence (got {type(first).__name__})")
     return tensor_of(first, dtype)
