@@ -44,8 +44,9 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 
 def gradient(y: Any, x: Tensor, v: Tensor, **options: Any) -> Tensor:
-    last = y[-1] if isinstance(y, tuple) else y
-    (found,) = torch.autograd.grad(last, x, v.expand(last.shape) * 1.0, retain_graph=True, **options)
+    results = y if isinstance(y, tuple) else (y,)  # also those that others were computed from
+    given = [v.expand(r.shape) * 1.0 for r in results]
+    (found,) = torch.autograd.grad(results, x, given, retain_graph=True, **options)
     return found
 
 
