@@ -131,6 +131,8 @@ def tensors_within(start: object) -> list[Tensor]:
             found.append(value)
         elif isinstance(value, FunctionType):
             stack.extend(value.__closure__ or ())
+        elif isinstance(value, dict):  # from Python 3.13 on, the collector finds an object's attributes at the object
+            stack += [*dict.keys(value), *dict.values(value)]
         else:
             stack.extend(gc.get_referents(value))
     return found
