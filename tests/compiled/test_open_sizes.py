@@ -32,7 +32,7 @@ class Dim:
 
 
 def exact(fn: Callable[..., Any], *args: Any) -> Any:
-    """What a compilation for these very sizes gives."""
+    """Return the result of a compilation for exactly these sizes."""
     compiled = torch.compile(fn, dynamic=False)
     compiled(*args)
     return compiled(*args)
