@@ -38,7 +38,7 @@ def main() -> None:
     for name in sys.argv[2:]:
         try:
             found = exported(name)
-        except Exception as error:  # any failure is the figure of this model; the others go on
+        except Exception as error:  # any failure is the figure of this model; the others continue
             found = {"error": f"{type(error).__name__}: {error}"[:300]}
         Path(sys.argv[1], f"{name} out.json").write_text(json.dumps(found))
 
