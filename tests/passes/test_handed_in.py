@@ -1,4 +1,4 @@
-"""Schedules by hand: they print, parse, run with the same bits, and are refused in words where they do not fit."""
+"""Schedules by hand: they print, parse, run with the same bits, and are refused with a reason if they do not fit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the observer does where it fails itself."""
+"""Internal errors of the observer."""
 
 from __future__ import annotations
 
