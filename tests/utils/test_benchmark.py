@@ -1,4 +1,4 @@
-"""Timed statements: the times, what is said of them, and the tables."""
+"""Timed statements: the times, their descriptions, and the tables."""
 
 from __future__ import annotations
 
