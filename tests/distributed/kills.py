@@ -42,7 +42,7 @@ def killed(folder: Path, size: int, rank: int, step: int, milliseconds: int) -> 
         return "it ended before", 0.0
     others = [e for r, e in enumerate(ended) if r != rank]
     took = max(e.at for e in others) - ended[rank].at
-    named = re.compile(f"rank {rank} (died|did not come)")
+    named = re.compile(f"rank {rank} (died|did not join)")
     if any(e.status == 0 or not named.search(e.text) for e in others):
         return "NOT NAMED: " + " | ".join(e.text[-300:] for e in others), took
     return "" if took < LIMIT else "LATE", took

@@ -87,7 +87,7 @@ def _written(
     model: Module, args: object, kwargs: Mapping[str, object], version: int, input_names: Sequence[str] | None,
     output_names: Sequence[str] | None, dynamic: tuple[object, object], check: bool,
 ) -> ModelProto:  # fmt: skip
-    """The model as a message; ``dynamic`` says which sizes are open, by axes and by shapes."""
+    """The model as a message; ``dynamic`` says which sizes are dynamic, by axes and by shapes."""
     model, given, names = unpacked(model, args, kwargs, input_names)
     left_open = asked_for("onnx.export()", given, names, *dynamic)
     if left_open.names:

@@ -13,7 +13,7 @@ import numpy as np
 
 
 def exported(name: str) -> dict[str, Any]:
-    """Export one architecture with open sizes, which checks it by onnx and onnxruntime, and load it again."""
+    """Export one architecture with dynamic sizes, which checks it by onnx and onnxruntime, and load it again."""
     import tracecomp as tc
     from tests.onnx.architectures.models import build
     from tracecomp.onnx import export, load

@@ -317,7 +317,7 @@ def test_state_that_never_settles_is_refused() -> None:
         return x
 
     c = compiled(step, fullgraph=True)
-    with pytest.raises(CaptureError, match=r"stores new tensors outside of the call, made at .*test_guards.py:\d+"):
+    with pytest.raises(CaptureError, match=r"stores new tensors outside of the call, created at .*test_guards.py:\d+"):
         for _ in range(10):
             c(torch.ones(2))
     c = compiled(step, fullgraph=False)
