@@ -329,7 +329,7 @@ def test_arguments_that_were_not_saved_are_told_as_they_are(tmp_path: Path) -> N
         ((), "(*, {'a': [*]})", "()"), ((x,), "(*, {'a': [*]})", "(float32[2])"),
         ((x, {"b": [x]}), "{'a': [*]}", "{'b': [float32[2]]}"), ((x, {"a": (x, x)}), "[*]", "(float32[2], float32[2])"),
     ):  # fmt: skip
-        with pytest.raises(TypeError, match=f"nested as {re.escape(wanted)}, and got {re.escape(told)}$"):
+        with pytest.raises(TypeError, match=f"nested as {re.escape(wanted)}, but got {re.escape(told)}$"):
             run(*args)
     with pytest.raises(TypeError, match="a different byte order"):
         run(x.astype(">f4"), {"a": [x]})

@@ -129,9 +129,7 @@ def _check_types(proto: ModelProto, version: int) -> None:
         if version >= OPSET:
             raise
         why = str(error).strip().splitlines()[-1]
-        raise UnsupportedError(
-            f"operators of version {version} cannot express this; version {OPSET} may: {why}"
-        ) from error
+        raise UnsupportedError(f"opset {version} cannot express this, opset {OPSET} may: {why}") from error
 
 
 class _Writer:
