@@ -1,7 +1,7 @@
 # ruff: noqa: E501
-"""Faults of every stage, each in a short program of its own (``stages.py``).
+"""Faults of every stage, each in a separate short program (``stages.py``).
 
-Where eager calls run the same code, as kernels of mathematical functions do, the fault is one of eager mode, too.
+If eager calls run the same code, as kernels of mathematical functions do, eager mode has the fault, too.
 """
 
 from __future__ import annotations

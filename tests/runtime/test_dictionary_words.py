@@ -1,4 +1,4 @@
-"""What native code compares of a dictionary where CPython keeps no version: equal words mean equal contents."""
+"""Native code compares words of a dictionary if CPython keeps no version: equal words mean equal contents."""
 
 from __future__ import annotations
 

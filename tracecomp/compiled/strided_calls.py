@@ -28,7 +28,7 @@ def row_major(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Row-major copies of those that are not; Unfit if one of them is repeated."""
     places = [id(t) for t in tensors if not t._data.flags.c_contiguous]
     if len({*places}) < len(places):
-        raise Unfit("an operand that is not row-major is repeated")
+        raise Unfit("an operand that is not row-major is passed twice")
     return [t if t._data.flags.c_contiguous else _copied(t) for t in tensors]
 
 

@@ -74,7 +74,7 @@ class Interface:
         return Interface(in_spec, names, where, shapes, [None if isinstance(x, Tensor) else x for x in leaves])
 
     def left_open(self, sizes: OpenSizes) -> None:
-        """Take over which sizes are open."""
+        """Take over which sizes are dynamic."""
         self.sizes = sizes
         for place in (p for s in sizes.sizes for p in s.places):
             shape = self.shapes[place.leaf]
@@ -154,7 +154,7 @@ class ExportedProgram:
     """The result of ``torch.export.export``: a graph of operators of ``torch.ops``, and everything it needs.
 
     ``graph`` takes parameters, buffers, constants and then the arguments, as listed in ``graph_signature``;
-    ``range_constraints`` are the open sizes. ``module()`` returns a callable module.
+    ``range_constraints`` are the dynamic sizes. ``module()`` returns a callable module.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class ExportedProgram:
 
     @property
     def range_constraints(self) -> dict[str, ValueRanges]:
-        """The range of each open size, by the text of its formula."""
+        """The range of each dynamic size, by the text of its formula."""
         return self._interface.sizes.ranges()
 
     @property

@@ -260,6 +260,6 @@ for _name in REFLECTED:
 for _name in ("__setitem__", "__contains__", "__index__", "__int__", "__float__"):
 
     def _impossible(self: Proxy, *args: Any, _name: str = _name) -> Any:
-        raise TraceError(f"{_name} of a value that is traced cannot be a step of a graph")
+        raise TraceError(f"{_name} of a traced value cannot be recorded in a graph")
 
     setattr(Proxy, _name, _impossible)

@@ -188,7 +188,7 @@ def _check_operands(
         taken.bind(*args, **kwargs)
     except TypeError as error:
         given = f"{len(args) + len(kwargs)} given"
-        raise UsageError(f"{target}{taken}: {error}, {given} (--shape and --inputs give operands)") from None
+        raise UsageError(f"{target}{taken}: {error}, {given}. Set operands by --shape or --inputs") from None
 
 
 def load(target: str) -> Any:

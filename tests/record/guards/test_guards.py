@@ -1,4 +1,4 @@
-"""When recordings are used again, when not, and what is said about it."""
+"""When recordings are reused or not, and the reasons given."""
 
 from __future__ import annotations
 
@@ -712,7 +712,7 @@ def test_objects_that_answer_for_any_name_are_called() -> None:
 
 
 class Configured(nn.Module):
-    """Keeps options in containers of its own."""
+    """Keeps options in separate containers."""
 
     def __init__(self) -> None:
         super().__init__()

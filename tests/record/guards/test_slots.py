@@ -314,7 +314,7 @@ def test_results_that_are_leaves_require_grad_and_have_their_gradients() -> None
 
 
 class Momentum(torch.optim.Optimizer):
-    """An optimizer as users write them: counters and tensors that are made anew, in ``state`` under the parameter."""
+    """An optimizer as users write them: counters and new tensors, in ``state`` under the parameter."""
 
     def __init__(self, params: Any, lr: float) -> None:
         super().__init__(params, {"lr": lr})

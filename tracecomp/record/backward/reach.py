@@ -68,6 +68,6 @@ def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> BreakReason | None:
         recorder.refusals.blame(line)
     lines = sorted({"a line of the library" if s is None else str(s) for s, _ in alive()})
     return BreakReason(
-        f"stores new tensors outside of the call, made at {', '.join(lines)}", Section.STATE,
+        f"stores new tensors outside of the call, created at {', '.join(lines)}", Section.STATE,
         "Return them, or write into existing tensors in place (copy_, add_)",
     )  # fmt: skip
