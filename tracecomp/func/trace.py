@@ -1,4 +1,4 @@
-"""A function traced once, on examples, for transforms of its graph: ``vmap``, ``scan``. ``vmap``, ``scan``."""
+"""A function traced once, on examples, for transforms of its graph: ``vmap``, ``scan``."""
 
 from __future__ import annotations
 
@@ -35,6 +35,8 @@ NO_GRAD = _mark("no_grad", "the value without its history")
 
 class Trace(Recorder):
     """The recording of one example. It records where histories end, and an outer recording continues."""
+
+    random_state: np.ndarray[Any, Any]  # of the program around the traced function
 
     def __init__(self, name: str, outer: Any) -> None:
         super().__init__(name)
@@ -100,7 +102,7 @@ def traced(
     Tangents of derivatives that are being taken pass through what runs the graph, not through the examples.
     The random state is afterwards as it was before.
     """
-    generator = default_generator.state._data.copy()
+    trace.random_state = default_generator.state._data.copy()
     modes.recorder = trace
     try:
         for n, x in enumerate(inputs):
@@ -110,5 +112,5 @@ def traced(
             structure = flatten(func(*args, **kwargs), leaves)
     finally:
         modes.recorder = trace.outer
-        np.copyto(default_generator.state._data, generator)
+        np.copyto(default_generator.state._data, trace.random_state)
     return leaves, structure
