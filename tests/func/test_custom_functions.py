@@ -14,7 +14,7 @@ import tracecomp
 
 def functions(t: Any) -> dict[str, Any]:
     """Functions whose derivatives are recognizably not those of ``forward``."""
-    base = t.autograd.Function
+    base: Any = t.autograd.Function
 
     class Generated(base):
         generate_vmap_rule = True
@@ -198,19 +198,19 @@ def test_functions_keep_their_derivatives_in_transforms(name: str, compiled: boo
     for key, transform in TRANSFORMS.items():
         if (name, key) == ("without", "grad of grad"):
             continue  # no_grad holds for the inner derivative only in PyTorch, for both here
-        wanted = outcome(lambda f=transform: f(torch.func, theirs, torch.tensor(x)))
-        run: Any = partial(lambda f, v: f(tracecomp.func, ours, v), transform)
+        wanted = outcome(partial(transform, torch.func, theirs, torch.tensor(x)))
+        run: Any = partial(transform, tracecomp.func, ours)
         run = tracecomp.compile(run) if compiled else run
         for _ in range(3 if compiled else 1):
-            same(outcome(lambda r=run: r(tracecomp.tensor(x))), wanted)
+            same(outcome(partial(run, tracecomp.tensor(x))), wanted)
 
 
 def test_functions_outside_the_graph_run_once_on_all_examples() -> None:
     torch = pytest.importorskip("torch")
     x = np.arange(6.0, dtype=np.float32).reshape(3, 2)
     for name, transform in TRANSFORMS.items():
-        wanted = outcome(lambda f=transform: f(torch.func, functions(torch)["numpy"], torch.tensor(x)))
-        got = outcome(lambda f=transform: f(tracecomp.func, functions(tracecomp)["numpy"], tracecomp.tensor(x)))
+        wanted = outcome(partial(transform, torch.func, functions(torch)["numpy"], torch.tensor(x)))
+        got = outcome(partial(transform, tracecomp.func, functions(tracecomp)["numpy"], tracecomp.tensor(x)))
         same(got, wanted, name)
 
 
@@ -246,8 +246,8 @@ def test_vjp_is_another_name_of_backward() -> None:
             return grad * 3 * ctx.saved_tensors[0]
 
     x = tracecomp.tensor([1.0, 2.0])
-    for fn in (Square.apply, tracecomp.func.vmap(Square.apply)):
-        assert tracecomp.func.grad(lambda v, f=fn: f(v).sum())(x).tolist() == [3.0, 6.0]
+    assert tracecomp.func.grad(lambda v: Square.apply(v).sum())(x).tolist() == [3.0, 6.0]
+    assert tracecomp.func.grad(lambda v: tracecomp.func.vmap(Square.apply)(v).sum())(x).tolist() == [3.0, 6.0]
 
 
 @pytest.mark.parametrize("compiled", [False, True])
