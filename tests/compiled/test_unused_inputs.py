@@ -54,13 +54,15 @@ def test_inputs_without_gradients(name: str) -> None:
 def gradients(fn: Callable[..., tuple[Any, ...]], chosen: tuple[int, ...], seed: int) -> list[Any]:
     """``.grad`` of all leaves, and what ``autograd.grad`` returns, differentiated again too."""
     LAYERS.zero_grad()
-    inputs = [torch.tensor(np.float32([1.5, -2.5]) + k + seed, requires_grad=True) for k in range(2)]
+    inputs = [torch.tensor(np.array([1.5, -2.5], np.float32) + k + seed, requires_grad=True) for k in range(2)]
     results = fn(*inputs)
     roots = [results[k].sum() for k in chosen if results[k].requires_grad]
     if not roots:
         return []
     leaves = [*inputs, *LAYERS.parameters()]
-    found = [torch.autograd.grad(roots, leaves, retain_graph=True, create_graph=c, allow_unused=True) for c in (0, 1)]
+    found = [
+        torch.autograd.grad(roots, leaves, retain_graph=True, create_graph=c, allow_unused=True) for c in (False, True)
+    ]
     torch.autograd.backward(roots)
     return [None if g is None else g.tolist() for g in (*found[0], *found[1], *[t.grad for t in leaves])]
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError, user_source
-from tracecomp.eager.modes import host, modes, module_changes
+from tracecomp.eager.modes import host, modes, module_changes, records_history
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tangents import without_levels
 from tracecomp.eager.tensor import Tensor
@@ -47,7 +47,7 @@ class Trace(Recorder):
 
     def node(self, op: Op, operands: tuple[object, ...], attrs: Attrs, outs: list[Tensor]) -> None:
         super().node(op, operands, attrs, outs)
-        if not modes.grad:
+        if not records_history():
             for t in outs:
                 t._value = TracedValue(self, self._ended(NO_GRAD, t._value.value), t._value.version)
 
