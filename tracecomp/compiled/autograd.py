@@ -123,7 +123,10 @@ class CompiledNode(Node):
         runner = self.derivative()
         outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in runner.graph.outputs]
         runner.run([*saved, *given], outputs)
-        return [None if n is None else like._wrap(outputs[n]) for _, n in self.split.wanted]
+        present = {k for k, g in enumerate(grads) if g is not None}
+        pairs = zip(self.split.wanted, self.split.leading, strict=True)
+        # An input that only leads to results without gradients has none, which differs from zeros.
+        return [None if n is None or roots.isdisjoint(present) else like._wrap(outputs[n]) for (_, n), roots in pairs]
 
 
 class InnerResult(Node):

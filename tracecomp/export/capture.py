@@ -14,7 +14,7 @@ from typing import Any
 from tracecomp._dynamo.exc import UserError, UserErrorType
 from tracecomp._subclasses.fake_tensor import FakeTensorMode
 from tracecomp.base.errors import CaptureError, Source, user_source
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import modes, records_history
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.export.dynamic_shapes import Constraint
@@ -279,7 +279,7 @@ class _Writer(ProxyTorchDispatchMode):
         self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        cut = self._grad and not modes.grad_above and not func._schema.is_mutable
+        cut = self._grad and not records_history() and not func._schema.is_mutable
         if cut and isinstance(result, Tensor) and result.dtype.differentiable:
             # The program computes this under ``no_grad``: no gradient goes through it in the graph either.
             self.bind(result, self._call(ops.aten.detach.default, (self.node_of(result),)))

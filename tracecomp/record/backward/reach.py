@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tracecomp.autograd.function import tensors_within
 from tracecomp.base.capture_guide import BreakReason, Section
@@ -51,6 +51,18 @@ def history_of(roots: Sequence[TensorBase]) -> set[Node]:
         if node not in found:
             found.add(node)
             stack.extend(e[0] for e in node.edges if e is not None)
+    return found
+
+
+def edges_from(root: tuple[Node, int], stop: Collection[tuple[Node, int]]) -> set[tuple[Node, int]]:
+    """The edges on the ways from ``root``, which end at ``stop``."""
+    found: set[tuple[Node, int]] = set()
+    stack = [root]
+    while stack:
+        edge = stack.pop()
+        if edge not in found:
+            found.add(edge)
+            stack.extend(e for e in edge[0].edges if e is not None and edge not in stop)
     return found
 
 

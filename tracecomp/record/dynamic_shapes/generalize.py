@@ -152,7 +152,7 @@ def _shown_split(split: Split | None) -> Any:
     if split is None:
         return None
     saved = [b if isinstance(b, int) else _bound(b) for b in split.saved if isinstance(b, int) or b.kind != "size"]
-    return saved, [(_bound(b), n) for b, n in split.wanted], split.roots
+    return saved, [(_bound(b), n) for b, n in split.wanted], split.leading, split.roots
 
 
 def _check_state(recording: Recording, sizes: Sizes) -> None:
