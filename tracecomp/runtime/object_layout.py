@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from functools import cache
 from sys import getrefcount
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -117,7 +117,7 @@ class Word(NamedTuple):
     kept: tuple[object, ...] = ()
 
 
-def dictionary_words(dictionary: dict[object, object]) -> list[Word] | None:
+def dictionary_words(dictionary: dict[Any, Any]) -> list[Word] | None:
     """Words that are unchanged while a dictionary has the same items, in its order.
 
     Compare them in order: each exists if the previous ones are unchanged. None if the dictionary has an unknown layout.
@@ -148,7 +148,7 @@ def dictionary_words(dictionary: dict[object, object]) -> list[Word] | None:
     return None if left else words
 
 
-def _attribute_words(dictionary: dict[object, object], keys: int, values: int) -> list[Word] | None:
+def _attribute_words(dictionary: dict[Any, Any], keys: int, values: int) -> list[Word] | None:
     """The same for attributes of an object, whose class has the ``keys``, and whose ``values`` are by their numbers.
 
     Before the values is a word with their capacity and number, behind them their order, one byte each.
