@@ -106,7 +106,7 @@ STORAGE_DTYPES: tuple[DType, ...] = (
 )  # fmt: skip
 _PYTHON: dict[str, Any] = {"bool": bool, "int": int, "float": float, "complex": complex}
 _COMPLEX = {float32: complex64, float64: complex128}
-_REAL = {c: r for r, c in _COMPLEX.items()}
+_REAL = {c: r for r, c in _COMPLEX.items()} | {complex32: float16}
 _BY_NAME = {t.name: t for t in (*DTYPES, *STORAGE_DTYPES)} | {t.short: t for t in (*DTYPES, *STORAGE_DTYPES)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 
@@ -304,12 +304,13 @@ class finfo:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype.name}'"
             )
-        info: Any = _BFLOAT16 if dtype is types.bfloat16 else _limits(dtype)
-        self.bits = dtype.to_real().itemsize * 8
+        real = dtype.to_real()
+        info: Any = _LIMITS.get(real.name) or np.finfo(real.numpy)
+        self.bits = real.itemsize * 8
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
         self.tiny = self.smallest_normal = float(info.tiny)
         self.resolution = 10.0**-info.precision
-        self.dtype = dtype.to_real().name
+        self.dtype = real.name
 
     def __repr__(self) -> str:
         return (
@@ -318,17 +319,25 @@ class finfo:
         )
 
 
-def _limits(dtype: DType) -> Any:
-    if dtype not in types.STORAGE_DTYPES:
-        return np.finfo(dtype.numpy)
-    import ml_dtypes
+class _Limits(NamedTuple):
+    """What numpy knows of its own types; ``precision`` is the number of decimal digits."""
 
-    of: Any = ml_dtypes.finfo
-    return of(dtype.numpy)
+    eps: float
+    max: float
+    min: float
+    tiny: float
+    precision: int = 0
 
 
-class _BFLOAT16:
-    eps, max, min, tiny, precision = 2.0**-7, 3.3895313892515355e38, -3.3895313892515355e38, 2.0**-126, 2
+_LIMITS = {
+    "bfloat16": _Limits(2.0**-7, 3.3895313892515355e38, -3.3895313892515355e38, 2.0**-126, 2),
+    "float8_e4m3fn": _Limits(2.0**-3, 448.0, -448.0, 2.0**-6),
+    "float8_e4m3fnuz": _Limits(2.0**-3, 240.0, -240.0, 2.0**-7),
+    "float8_e5m2": _Limits(2.0**-2, 57344.0, -57344.0, 2.0**-14),
+    "float8_e5m2fnuz": _Limits(2.0**-3, 57344.0, -57344.0, 2.0**-15),  # PyTorch's eps; numbers are 2**-2 apart
+    "float8_e8m0fnu": _Limits(1.0, 2.0**127, 2.0**-127, 2.0**-127),
+}
+"""Limits of types of ml_dtypes, which libraries ask for when they are imported: they need no ml_dtypes."""
 
 
 class iinfo:
