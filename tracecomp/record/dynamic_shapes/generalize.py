@@ -14,7 +14,7 @@ from tracecomp.record.dynamic_shapes.same_graph import check_same
 from tracecomp.record.guards.sizes import SizesGuard
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording, Sizes, Split
-from tracecomp.record.results import Given, Seen
+from tracecomp.record.results import Common, Found, Given, Seen
 from tracecomp.record.symbolic.sizes import LEAST, SizeSource
 from tracecomp.record.symbolic.sym_int import evaluated, without
 
@@ -103,10 +103,10 @@ def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...
 
 def _check_alike(first: Recording, second: Recording, values: Sequence[int]) -> None:
     """Check that two recordings, the second at the sizes ``values``, differ at most in their graphs."""
-    if first.effects or second.effects or first.rebased or second.rebased:
-        raise NotSized("the call steps a scheduler, or gives an argument gradient history")
+    if first.rebased or second.rebased:
+        raise NotSized("the call gives an argument gradient history")
     if _facts(first, without) != _facts(second, lambda x: evaluated(x, values)):
-        raise NotSized("the size changes which tensors the call reads, returns or writes")
+        raise NotSized("the size changes which tensors the call reads, returns or writes, or its effects")
 
 
 def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]:
@@ -119,6 +119,10 @@ def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]
             steps = [(op.name, {k: plain(v) for k, v in attrs.items()}) for op, attrs in result.steps]
             own = (result.follows, result.apart, result.history, shown(result.grad), result.kind, result.unwritable)
             return (shown(result.of), steps, *own)
+        if isinstance(result, Found):
+            return result.read.path()
+        if isinstance(result, Common):
+            return (result.structure, list(map(shown, result.results)))
         return result
 
     return [
@@ -132,6 +136,7 @@ def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]
         [(_bound(b), flag) for b, flag in recording.requires_grad],
         [(p.number, p.seen) for p in recording.predicates],
         [(r.place, list(map(shown, r.results))) for r in recording.rebound],
+        [(e.apply, e.owner and e.owner.path(), e.structure, list(map(shown, e.results))) for e in recording.effects],
     ]
 
 

@@ -293,6 +293,13 @@ class Read:
             return given if self.is_given else self.value
         return self.fetch(self.owner.now(given))
 
+    def path(self) -> tuple[object, ...]:
+        """The root and the steps from there: equal for reads of the same place in two recordings."""
+        if self.owner is None:
+            return ("given",) if self.is_given else (id(self.value),)
+        assert self.step is not None
+        return (*self.owner.path(), self.step.same())
+
     def moved(self, owner: object) -> Iterator[StateSlot]:
         """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
         now = self.fetch(owner)
