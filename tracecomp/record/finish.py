@@ -18,13 +18,13 @@ from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.derivation import Derivation, sizes_of
 from tracecomp.record.effects import Effect
 from tracecomp.record.guards.facts import FactGuard
-from tracecomp.record.guards.guard import ArrayGuard
+from tracecomp.record.guards.guard import ArrayGuard, GivenContainers
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.reads import attributes_of
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.observer import Observer
-from tracecomp.record.pytree import Leaves, added_to, flatten, opened, parts_of, unflatten
+from tracecomp.record.pytree import Leaves, added_to, containers_of, flatten, opened, parts_of, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue
 from tracecomp.record.results import Common, Followed, Found, Held, Passed, Plain, Result, Results
@@ -230,11 +230,13 @@ class Finish:
         arrays = {i for i, t in met.arrays.items() if met.initial.get(id(t)) in (None, *live)}
         updated = {b.ref for b, _ in updates if b.kind == "argument"}
         arrays = {g.leaf for g in self.guards.arrays() if self._is_input(g, g.leaf in arrays, updated)}
+        others = self.observer.identities()
         self.observer.forget()  # nothing of the program runs from here on
         memory = MemoryGuard(self._memory(), [b for b, _ in updates], self.leaves)
         self.guards.close(
-            self.recorder, used, arrays, grads, memory, list(map(self._fact, self.recorder.facts.asked.values()))
-        )
+            self.recorder, used, arrays, grads, memory, list(map(self._fact, self.recorder.facts.asked.values())),
+            None if others is None or not containers_of(self.leaves) else GivenContainers(self.leaves, others),
+        )  # fmt: skip
 
     def _is_input(self, guard: ArrayGuard, in_graph: bool, updated: Set[int]) -> bool:
         """Whether the graph alone reads an array among the arguments; what numpy reads is guarded instead.

@@ -64,7 +64,7 @@ from tracecomp.record.guards.snapshots import MISSING, plain_value, short
 from tracecomp.record.guards.visibility import held_by, is_container, is_hidden, keeps_state
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.object_changes import ObjectChanges
-from tracecomp.record.pytree import added_to, note_attribute, opened, parts_of
+from tracecomp.record.pytree import added_to, is_changeable, note_attribute, opened, parts_of
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.same_values import PLAIN, is_plain, is_value
 
@@ -88,6 +88,8 @@ class Observer:
         self._held: dict[int, object] = {}  # containers in places, by identity
         self._functions: dict[int, Any] = {}
         self._alive: list[Any] = []
+        self._shared: dict[int, object] = {}  # containers among the arguments that are also found elsewhere
+        self._compared = False  # whether the program compared the identity of one among the arguments
         self.changes = ObjectChanges(recorder, reads, self.known, self.cells, self.changed)
 
     def call(self, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
@@ -231,6 +233,8 @@ class Observer:
             if seen is not read:  # the value has two paths, which must stay aliases
                 seen.pin()
                 read.pin()
+                if seen.is_given:
+                    self._shared[id(value)] = value
             return
         if id(value) in self.made:
             return
@@ -354,6 +358,14 @@ class Observer:
         elif not (isinstance(a, PLAIN) or isinstance(b, PLAIN)):
             self.pin(a)
             self.pin(b)
+            self._compared |= any(id(x) in self.known and self.known[id(x)].is_given for x in (a, b))
+
+    def identities(self) -> dict[int, object] | None:
+        """Objects from outside that containers among the arguments may also be; None if it makes no difference."""
+        if not (self._compared or self._shared or self.changed or self.written or self.reads.places):
+            return None
+        found = {key: read.value for key, read in self.known.items() if not read.is_given}
+        return {key: x for key, x in (found | self._shared).items() if is_changeable(x)}
 
     def which(self, value: object) -> None:
         """The program used the identity of a tensor, or one within a tuple: to find something by it, or its id."""

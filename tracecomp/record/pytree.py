@@ -21,6 +21,16 @@ Leaves: TypeAlias = Sequence[object]
 """The leaves of a call's arguments, in the order of ``flatten``: any objects."""
 
 
+class CallLeaves(list[object]):
+    """The leaves of the arguments of a call, with the lists, dicts and dataclasses that they are in."""
+
+    __slots__ = ("containers",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.containers: list[object] = []
+
+
 class With(tuple[Any, ...]):
     """The structure of a value with attributes in addition to its parts: their names, its structure, and theirs."""
 
@@ -92,8 +102,12 @@ def _flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | 
         leaves.append(value)
         return LEAF
     if kind in _SEQUENCES:
+        if kind is list and type(leaves) is CallLeaves:
+            leaves.containers.append(value)
         return (kind, *[flatten(v, leaves, is_leaf, every) for v in value])
     if kind in _MAPPINGS:
+        if type(leaves) is CallLeaves:
+            leaves.containers.append(value)
         # A defaultdict without its factory would be another object.
         made_by = (kind, value.default_factory) if kind is defaultdict else kind
         return (made_by, _keys(value), *[flatten(v, leaves, is_leaf, every) for v in value.values()])
@@ -101,6 +115,8 @@ def _flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | 
         return (kind, *[flatten(v, leaves, is_leaf, every) for v in value])
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         names = tuple(f.name for f in dataclasses.fields(value))
+        if type(leaves) is CallLeaves:
+            leaves.containers.append(value)
         return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf, every) for n in names])
     if hasattr(kind, "__tensor_flatten__"):
         names, context = value.__tensor_flatten__()
@@ -116,6 +132,12 @@ def _keys(value: Mapping[Any, object]) -> tuple[Any, ...]:
     return tuple(value) if set(map(type, value)) <= {str} else Keys(value)
 
 
+def is_changeable(value: object) -> bool:
+    """Whether ``value`` is a list, dict or dataclass, which programs may change."""
+    kind = type(value)
+    return kind is list or kind in _MAPPINGS or (dataclasses.is_dataclass(value) and kind is not type)
+
+
 def opened(kind: type) -> bool:
     """Whether ``flatten`` takes containers of this type apart."""
     return kind in (*_SEQUENCES, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
@@ -129,8 +151,13 @@ def flatten_call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tupl
                 break
         else:
             return flat_call(len(args)), args
-    leaves: list[Any] = []
+    leaves = CallLeaves()
     return flatten((args, kwargs), leaves), leaves
+
+
+def containers_of(leaves: Leaves) -> list[object]:
+    """The lists, dicts and dataclasses among the arguments whose leaves these are; a call's own ``kwargs`` first."""
+    return leaves.containers if type(leaves) is CallLeaves else []
 
 
 def direct(args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[int, int | str]:

@@ -19,7 +19,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import same_bits
 from tracecomp.record.guards.reads import Rows as ReadRows
 from tracecomp.record.guards.snapshots import ById, short, whole
-from tracecomp.record.pytree import Leaves
+from tracecomp.record.pytree import Leaves, containers_of
 from tracecomp.record.symbolic.sym_scalar import followed
 
 
@@ -207,6 +207,30 @@ class SameTensors:
             for j, other in zip(self.numbers[:n], self.same, strict=False):
                 rows.pair(i, j, self.same[n] == other)
         return True
+
+
+class GivenContainers:
+    """Which lists, dicts and dataclasses among the arguments are one object, or one of ``others``."""
+
+    def __init__(self, leaves: Leaves, others: Mapping[int, object]) -> None:
+        self.others = others
+        self.same = self._pattern(leaves)
+
+    def _pattern(self, leaves: Leaves) -> tuple[tuple[int, bool], ...]:
+        first: dict[int, int] = {}
+        containers = containers_of(leaves)
+        return tuple([(first.setdefault(id(x), n), id(x) in self.others) for n, x in enumerate(containers)])
+
+    def check(self, leaves: Leaves) -> str | None:
+        if self._pattern(leaves) == self.same:
+            return None
+        return "other lists, dicts or dataclasses among the arguments are one object, or one that is found elsewhere"
+
+    def explain(self) -> str:
+        return "the same lists, dicts and dataclasses among the arguments are one object"
+
+    def native_row(self, rows: Rows) -> bool:
+        return False
 
 
 def tensor_miss(what: str, t: Tensor, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> str:

@@ -17,6 +17,7 @@ from tracecomp.record.context import Met
 from tracecomp.record.guards.facts import FactGuard
 from tracecomp.record.guards.guard import (
     ArrayGuard,
+    GivenContainers,
     Guard,
     NumberGuard,
     SameTensors,
@@ -72,12 +73,14 @@ class Guards:
     def close(
         self, met: Met, used: Mapping[int, str], array_inputs: set[int],
         grads: Sequence[tuple[Binding, GradSlot]], memory: MemoryGuard, facts: Sequence[FactGuard],
+        containers: GivenContainers | None,
     ) -> None:  # fmt: skip
         """Build the guards from the recorder's data.
 
         ``used`` maps ids of captured tensors to input names. Contents of array arguments matter, except those in
         ``array_inputs``, which are inputs of the graph. ``grads`` pairs tensors whose gradient was read with their
         slots. ``memory`` is the guard on their memory, ``facts`` are other queries about tensors.
+        ``containers`` is the guard on containers among the arguments, if it matters which of them are one object.
         """
         self.arguments = [
             replace(g, contents=None) if isinstance(g, ArrayGuard) and g.leaf in array_inputs else g
@@ -113,7 +116,7 @@ class Guards:
         ]  # fmt: skip
         if self.places:
             self.list += [*self.places, self._apart]
-        self.list += facts
+        self.list += facts if containers is None else [*facts, containers]
         self.list.append(memory)
         self.reads.forget_arguments()
 
