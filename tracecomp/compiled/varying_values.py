@@ -58,6 +58,7 @@ class Learned:
     def missed(self, recording: Recording, leaves: Leaves) -> None:
         """A call did not fit ``recording``."""
         self._lines.update(recording.guards.lines(leaves))
+        recording.guards.note_other_objects(leaves)
 
     def another_path(self, predicate: SeenValue, value: object) -> None:
         """A call had another value at ``predicate`` than was recorded."""

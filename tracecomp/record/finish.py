@@ -77,6 +77,7 @@ class Finish:
     def recording(self, derive: bool) -> Recording:
         self.recorder.memory.check()
         values: list[Any] = []
+        self.observer.changes.repeat_unseen()
         self._find_repeated()
         structure = flatten(self.result, values, self._is_one_object, every=True)
         # Effects are repeated after a call, so what they hold has to be made by the graph as well.
@@ -329,7 +330,7 @@ class Finish:
 
     def _is_outside(self, value: object) -> bool:
         """Whether a list, dict or dataclass was there before the call: a later call means the one there then."""
-        changeable = isinstance(value, list | dict) or bool(parts_of(type(value))) or bool(added_to(value))
+        changeable = isinstance(value, list | dict) or bool(parts_of(value)) or bool(added_to(value))
         return changeable and id(value) in self.observer.known
 
     def _known(self) -> list[object]:

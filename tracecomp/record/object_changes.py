@@ -11,9 +11,10 @@ from typing import Any
 from tracecomp.base import switches
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import is_installed, user_source
+from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import Effect, warning
-from tracecomp.record.guards.reads import Attribute, Held, Read, Reads, SomeStep, everything, inherited
+from tracecomp.record.guards.reads import Attribute, Held, Read, Reads, SomeStep, attributes_of, everything, inherited
 from tracecomp.record.guards.snapshots import MISSING, plain_value
 from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.recorder import Recorder
@@ -35,7 +36,13 @@ class ObjectChanges:
         self._written = recorder.python.set_by_call
         self._filters = warnings.filters
         self._settings = switches.Snapshot()
+        self._given: list[tuple[Read, Mapping[object, object]]] = []
+        self._changed_unseen: str | None = None  # an argument that no effect changes as the call did
         self.later = False
+
+    def give(self, read: Read) -> None:
+        """Remember the parts of a container among the arguments, in which unseen code may put others."""
+        self._given.append((read, _parts_of(read.value)))
 
     def change(self, owner: object, written: SomeStep | None, apply: Callable[..., object], *args: Any) -> None:
         """Record an effect on an outside object: every call runs ``apply(owner, *args)``.
@@ -116,12 +123,38 @@ class ObjectChanges:
 
     def unrepeated(self) -> str | None:
         """The value that the program read and changed other than by effects, or to another tensor or number."""
+        if self._changed_unseen is not None:
+            return f"{self._changed_unseen} was changed by code that is not recorded"
         for root in self._reads.roots():
             for child in root.children.values():
                 found = self._unrepeated(child, root.value)
                 if found is not None:
                     return found
         return None
+
+    def _unseen(self, value: object, before: Mapping[object, object]) -> list[object]:
+        """The places in a container among the arguments that have other parts, without an effect that changes them."""
+        now = _parts_of(value)
+        differ = [k for k in {**before, **now} if before.get(k, MISSING) is not now.get(k, MISSING)]
+        if isinstance(value, dict) and [*map(id, now)] != [*map(id, before)]:
+            differ = [*now]  # also in another order
+        if isinstance(value, list | dict | tuple):
+            return [] if id(value) in self._changed else differ
+        return [k for k in differ if (id(value), Attribute(str(k)).same()) not in self._written]
+
+    def repeat_unseen(self) -> None:
+        """Make effects of what code that is not recorded has set on objects among the arguments."""
+        for read, before in self._given:
+            now, names = _parts_of(read.value), self._unseen(read.value, before)
+            if names and isinstance(read.value, list | dict | tuple):
+                self._changed_unseen = read.where
+                continue
+            for name in names:
+                if name in now:
+                    self.change(read.value, Attribute(str(name)), setattr, name, now[name])
+                else:
+                    self.change(read.value, Attribute(str(name)), delattr, name)
+        self._given.clear()
 
     def _unrepeated(self, read: Read, owner: object) -> str | None:
         now = read.fetch(owner)
@@ -137,7 +170,7 @@ class ObjectChanges:
 
     def _check_repeatable(self, value: object) -> None:
         """Refuse to keep objects made in the call: every call would have to make its own."""
-        if isinstance(value, (Tensor, *PLAIN, type, FunctionType)) or type(plain_value(value)) in (int, float):
+        if isinstance(value, (Tensor, Device, *PLAIN, type, FunctionType)) or type(plain_value(value)) in (int, float):
             return
         if id(value) in self._known:
             return
@@ -153,6 +186,13 @@ class ObjectChanges:
             self._recorder.refusals.blame(self._recorder.refusals.line())
         else:
             self._recorder.refuse_here(what, Section.STATE)
+
+
+def _parts_of(value: object) -> Mapping[object, object]:
+    """The parts of a container by their places: elements, entries, or attributes."""
+    if isinstance(value, list | tuple):
+        return dict(enumerate(value))
+    return dict(value) if isinstance(value, dict) else dict(attributes_of(value))
 
 
 def _set_cell(cell: CellType, value: object) -> None:

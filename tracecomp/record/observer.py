@@ -8,7 +8,6 @@ whole, and its reads of the outside world are refused (``outside.py``).
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 from collections import deque
@@ -64,9 +63,10 @@ from tracecomp.record.guards.snapshots import MISSING, plain_value, short
 from tracecomp.record.guards.visibility import held_by, is_container, is_hidden, keeps_state
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.object_changes import ObjectChanges
-from tracecomp.record.pytree import added_to, is_changeable, note_attribute, opened, parts_of
+from tracecomp.record.pytree import added_to, is_changeable, is_record, note_attribute, opened, parts_of
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.same_values import PLAIN, is_plain, is_value
+from tracecomp.record.varying_objects import is_varying, use_identity
 
 T = TypeVar("T")
 _PACKAGE = __name__.partition(".")[0]
@@ -138,9 +138,12 @@ class Observer:
         value = read.value
         if id(value) in self.known:
             return  # reached by two paths
-        if opened(type(value)) or (dataclasses.is_dataclass(value) and not isinstance(value, type)):
+        if opened(type(value)) or is_record(value):
             read.is_given = True
             self.known[id(value)] = read
+            self.changes.give(read)
+            if is_varying(type(value)):
+                self._know_class(type(value))
             for step, item in [*_parts(value), *_added(value)]:
                 self._give(read.child(step, item, item_of(read, step.key)))
             self._reach_keys(value)
@@ -189,6 +192,8 @@ class Observer:
 
     def step(self, owner: Read, step: SomeStep, value: object, where: str) -> None:
         """Note that the program found ``value`` one step from ``owner``."""
+        for key in step.key if type(step.key) is tuple else (step.key,):
+            self._use_identity(key)
         if owner.is_given:
             self._of_given(owner, step)
             return
@@ -204,9 +209,15 @@ class Observer:
             return
         self.reach(value, owner.child(step, value, where, self.recorder.refusals.line()))
 
+    def _use_identity(self, value: object) -> None:
+        """Guard objects of the class by identity, if ``value`` is one among the arguments that was taken apart."""
+        if is_varying(type(value)) and (read := self.known.get(id(value))) is not None and read.is_given:
+            use_identity(type(value))
+            self.recorder.python.kept = BreakReason(f"uses the identity of a {type(value).__name__}", Section.STATE)
+
     def _of_given(self, owner: Read, step: SomeStep) -> None:
         """Record a read of an argument: attributes other than its parts are guarded from the next call on."""
-        if not isinstance(step, Attribute | Slot) or step.key in parts_of(type(owner.value)):
+        if not isinstance(step, Attribute | Slot) or step.key in parts_of(owner.value):
             return
         kind, name = type(owner.value), step.key
         if (id(owner.value), step.same()) in self.written or (id(owner.value), Attribute(name).same()) in self.written:
@@ -358,6 +369,8 @@ class Observer:
         elif not (isinstance(a, PLAIN) or isinstance(b, PLAIN)):
             self.pin(a)
             self.pin(b)
+            self._use_identity(a)
+            self._use_identity(b)
             self._compared |= any(id(x) in self.known and self.known[id(x)].is_given for x in (a, b))
 
     def identities(self) -> dict[int, object] | None:
@@ -540,7 +553,7 @@ def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
         return [(Element(n), item) for n, item in enumerate(value)]
     if is_container(value):
         return []
-    return [(Attribute(f.name), getattr(value, f.name)) for f in dataclasses.fields(value)]
+    return [(Attribute(name), getattr(value, name)) for name in parts_of(value)]
 
 
 def _added(value: object) -> list[tuple[SomeStep, Any]]:

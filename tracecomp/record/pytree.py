@@ -10,11 +10,13 @@ from typing import Any, TypeAlias
 
 from tracecomp.eager.size import Size
 from tracecomp.record.same_values import Keys
+from tracecomp.record.varying_objects import is_varying, on_varying
 
 LEAF = "*"
 _SEQUENCES = (tuple, list, Size)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
+on_varying(_leaf_kinds.clear)
 
 
 Leaves: TypeAlias = Sequence[object]
@@ -54,9 +56,16 @@ def note_attribute(kind: type, name: str) -> bool:
     return new
 
 
-def parts_of(kind: type) -> tuple[str, ...]:
-    """The names of the attributes that a value consists of."""
-    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else ()
+def is_record(value: object) -> bool:
+    """Whether ``flatten`` takes ``value`` apart by its attributes: dataclasses, and objects that differ per call."""
+    return is_varying(type(value)) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+
+
+def parts_of(value: object) -> tuple[str, ...]:
+    """The names of the attributes that a record consists of; () for other values."""
+    if is_varying(type(value)):
+        return tuple(vars(value))
+    return tuple(f.name for f in dataclasses.fields(value)) if is_record(value) else ()  # type: ignore[arg-type]
 
 
 def added_to(value: Any) -> tuple[str, ...]:
@@ -64,7 +73,7 @@ def added_to(value: Any) -> tuple[str, ...]:
     kind = type(value)
     if not (dataclasses.is_dataclass(kind) or (isinstance(value, tuple) and hasattr(kind, "_fields"))):
         return ()
-    parts = parts_of(kind)
+    parts = parts_of(value)
     return tuple(name for name in getattr(value, "__dict__", ()) if name not in parts)
 
 
@@ -76,21 +85,26 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
     names = tuple(_read.get(type(value), ()))
     if every:
         names = tuple(dict.fromkeys((*names, *added_to(value))))
-    if not names or (is_leaf is not None and is_leaf(value)):
+    if (not names and not is_varying(type(value))) or (is_leaf is not None and is_leaf(value)):
         return _flatten(value, leaves, is_leaf, every)
 
     def seen(x: object) -> bool:
         return x is value or (is_leaf is not None and is_leaf(x))  # attributes may form a cycle
 
-    structure = _flatten(value, leaves, is_leaf, every)
+    structure = _flatten(value, leaves, is_leaf, every, seen)
+    if not names:
+        return structure
     own = getattr(value, "__dict__", {})
     return With((names, structure, *[flatten(own.get(n, ABSENT), leaves, seen, every) for n in names]))
 
 
-def _flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None, every: bool) -> Any:
-    """``flatten`` without additional attributes of ``value``.
+def _flatten(
+    value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None, every: bool,
+    within: Callable[[Any], bool] | None = None,
+) -> Any:  # fmt: skip
+    """``flatten`` without additional attributes of ``value``. ``within``: ``is_leaf`` for the attributes of an object.
 
-    Tuples, lists, dicts, named tuples, dataclasses, and tensors that consist of others (``__tensor_flatten__``, as in
+    Tuples, lists, dicts, named tuples, records, and tensors that consist of others (``__tensor_flatten__``, as in
     PyTorch) are structure. Everything else is a leaf, as is any value for which ``is_leaf`` is true.
     """
     kind = type(value)
@@ -113,10 +127,12 @@ def _flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | 
         return (made_by, _keys(value), *[flatten(v, leaves, is_leaf, every) for v in value.values()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return (kind, *[flatten(v, leaves, is_leaf, every) for v in value])
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        names = tuple(f.name for f in dataclasses.fields(value))
+    if is_record(value):
+        names = parts_of(value)
         if type(leaves) is CallLeaves:
             leaves.containers.append(value)
+        if is_varying(kind):
+            return (kind, names, *[flatten(x, leaves, within, every) for x in vars(value).values()])
         return (kind, names, *[flatten(getattr(value, n), leaves, is_leaf, every) for n in names])
     if hasattr(kind, "__tensor_flatten__"):
         names, context = value.__tensor_flatten__()
@@ -132,10 +148,17 @@ def _keys(value: Mapping[Any, object]) -> tuple[Any, ...]:
     return tuple(value) if set(map(type, value)) <= {str} else Keys(value)
 
 
+def with_leaves(leaves: Leaves, others: Sequence[object]) -> Leaves:
+    """``others`` in the place of the leaves of a call, in the same containers."""
+    found = CallLeaves()
+    found.extend(others)
+    found.containers = containers_of(leaves)
+    return found
+
+
 def is_changeable(value: object) -> bool:
-    """Whether ``value`` is a list, dict or dataclass, which programs may change."""
-    kind = type(value)
-    return kind is list or kind in _MAPPINGS or (dataclasses.is_dataclass(value) and kind is not type)
+    """Whether ``value`` is a list, dict or record, which programs may change."""
+    return type(value) is list or type(value) in _MAPPINGS or is_record(value)
 
 
 def opened(kind: type) -> bool:
@@ -238,10 +261,11 @@ def _paths(value: Any, prefix: str, above: tuple[object, ...]) -> list[str]:
         items = [(f"{prefix}.{k}", v) for k, v in zip(value._fields, value, strict=True)]
     elif kind in _SEQUENCES:
         items = [(f"{prefix}[{i}]", v) for i, v in enumerate(value)]
-    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        items = [(f"{prefix}.{f.name}", getattr(value, f.name)) for f in dataclasses.fields(value)]
+    elif is_record(value):
+        items = [(f"{prefix}.{name}", getattr(value, name)) for name in parts_of(value)]
     elif hasattr(kind, "__tensor_flatten__"):
         items = [(f"{prefix}.{n}", getattr(value, n)) for n in value.__tensor_flatten__()[0]]
     else:
         return [prefix]
+    above = (*above, value) if is_varying(kind) else above
     return [path for name, v in items for path in paths(v, name, above)]

@@ -43,11 +43,12 @@ from tracecomp.record.guards.state_guards import (
     SlotsApart,
     _optimizer_hooks,
 )
-from tracecomp.record.pytree import Leaves
+from tracecomp.record.pytree import Leaves, with_leaves
 from tracecomp.record.size_range import Conditions
 from tracecomp.record.symbolic.sizes import Holder, SizeSource
 from tracecomp.record.symbolic.sym_scalar import followed
 from tracecomp.record.traced_value import GradSlot
+from tracecomp.record.varying_objects import note_difference
 
 
 class Guards:
@@ -221,6 +222,14 @@ class Guards:
                 return found
         return None
 
+    def note_other_objects(self, leaves: Leaves) -> None:
+        """Note objects among the arguments that are others than in the recorded call, if all classes are the same."""
+        if len(leaves) != len(self.arguments):
+            return
+        for g in self.arguments:
+            if isinstance(g, ValueGuard) and type(g.snapshot) is ById:
+                note_difference(g.snapshot.value, leaves[g.leaf])
+
     def verify(self) -> None:
         """CheckError when what ``miss`` need not compare, because nothing was counted as a change, has changed."""
         found = self.modules.change()
@@ -259,7 +268,7 @@ class Guards:
                 now, (kind, seen) = leaves[g.leaf], g.snapshot
                 if type(now) is kind and followed(now) and followed(seen) and freeze(now) != g.snapshot:
                     before[g.leaf] = seen
-        was = [before.get(i, x) for i, x in enumerate(leaves)]
+        was = with_leaves(leaves, [before.get(i, x) for i, x in enumerate(leaves)])
         fits = before and all(_but_for_sizes(guard, was).check(was) is None for guard in self.list)
         return before.keys() if fits else set()
 

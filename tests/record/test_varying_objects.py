@@ -1,0 +1,147 @@
+"""Arguments that are other objects of one class at every call, as a cache for each request."""
+
+from __future__ import annotations
+
+import copy
+import heapq
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracecomp as torch
+
+pytestmark = pytest.mark.filterwarnings("ignore:graph break in", "ignore:.* spent ")
+
+
+class Layer:
+    """Part of a cache."""
+
+    factor = 2
+
+    def __init__(self) -> None:
+        self.keys: Any = None
+        self.count = 0
+
+    def update(self, x: Any) -> Any:
+        self.keys = x if self.keys is None else torch.cat([self.keys, x])
+        return self.keys
+
+
+class Cache:
+    """An argument that keeps tensors from call to call."""
+
+    def __init__(self) -> None:
+        self.layers = [Layer(), Layer()]
+        self.name = "cache"
+
+
+KEPT = {"cache": Cache(), "seen": {}}
+"""What programs find outside of their arguments."""
+
+
+def grows(x: Any, cache: Any) -> Any:
+    return cache.layers[0].update(x).sum() + cache.layers[1].update(x * 2).sum()
+
+
+def counts(x: Any, cache: Any) -> Any:
+    cache.layers[0].count += 1
+    return x * cache.layers[0].count
+
+
+def adds(x: Any, cache: Any) -> Any:
+    cache.last = x + 1
+    return x * (2 if hasattr(cache, "extra") else 3)
+
+
+def deletes(x: Any, cache: Any) -> Any:
+    if hasattr(cache, "name"):
+        del cache.name
+    return x * 2
+
+
+def sets_unseen(x: Any, cache: Any) -> Any:
+    copy._reconstruct(Cache(), None, lambda: cache, (), {"last": x * 3, "number": 7})  # type: ignore[attr-defined]
+    return x * 2
+
+
+def changes_a_list_unseen(x: Any, cache: Any) -> Any:
+    heapq.heappush(cache.__dict__.setdefault("heap", []), 1)
+    return x * len(cache.heap)
+
+
+def compares(x: Any, cache: Any) -> Any:
+    return x * 2 if cache is KEPT["cache"] else x * 3
+
+
+def looks_up(x: Any, cache: Any) -> Any:
+    seen = KEPT["seen"]
+    return x * 2 if cache in seen else x * 3
+
+
+def returns(x: Any, cache: Any) -> Any:
+    cache.layers[1].keys = x * 5
+    return x, cache
+
+
+def reads_the_class(x: Any, cache: Any) -> Any:
+    return x * cache.layers[0].factor
+
+
+PROGRAMS = [
+    grows, counts, adds, deletes, sets_unseen, changes_a_list_unseen, compares, looks_up, returns, reads_the_class,
+]  # fmt: skip
+
+
+def state(value: Any, met: tuple[int, ...] = ()) -> Any:
+    """All that an object holds."""
+    if isinstance(value, torch.Tensor):
+        return value.tolist()
+    if isinstance(value, list):
+        return [state(v, met) for v in value]
+    if isinstance(value, Cache | Layer):
+        return {k: state(v, (*met, id(value))) for k, v in vars(value).items() if id(v) not in met}
+    return value
+
+
+def requests(fn: Callable[..., Any]) -> list[Any]:
+    """Several calls with each of several objects."""
+    found: list[Any] = []
+    KEPT["cache"], KEPT["seen"] = Cache(), {}
+    for number in range(6):
+        cache: Any = KEPT["cache"] if number == 3 else Cache()
+        if number % 2:
+            cache.me = cache
+        if number == 4:
+            cache.extra = 1
+            KEPT["seen"][cache] = True
+        if number == 5:
+            cache.layers[1] = cache.layers[0]
+            Layer.factor = 3
+        for step in range(5):
+            result = fn(torch.full((2,), float(step + number)), cache)
+            if isinstance(result, tuple):
+                assert result[1] is cache
+                result = result[0]
+            found.append((result.tolist(), state(cache)))
+    Layer.factor = 2
+    return found
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda f: f.__name__)
+def test_calls_with_fresh_objects(program: Callable[..., Any]) -> None:
+    assert requests(torch.compile(program)) == requests(program)
+
+
+def test_decoding_with_a_fresh_cache_takes_few_recordings() -> None:
+    compiled = torch.compile(grows, fullgraph=True)
+    for _ in range(4):
+        caches = Cache(), Cache()
+        for step in range(6):
+            x = torch.full((2,), float(step))
+            assert compiled(x, caches[0]).item() == grows(x, caches[1]).item()
+        assert state(caches[0]) == state(caches[1])
+    before = compiled.recordings
+    for _ in range(9):
+        compiled(torch.ones(2), caches[0])
+    assert compiled.recordings == before <= 8
