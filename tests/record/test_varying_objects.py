@@ -36,7 +36,7 @@ class Cache:
         self.name = "cache"
 
 
-KEPT = {"cache": Cache(), "seen": {}}
+KEPT: dict[str, Any] = {"cache": Cache(), "seen": {}}
 """What programs find outside of their arguments."""
 
 

@@ -188,11 +188,12 @@ class ObjectChanges:
             self._recorder.refuse_here(what, Section.STATE)
 
 
-def _parts_of(value: object) -> Mapping[object, object]:
+def _parts_of(value: object) -> dict[object, object]:
     """The parts of a container by their places: elements, entries, or attributes."""
     if isinstance(value, list | tuple):
         return dict(enumerate(value))
-    return dict(value) if isinstance(value, dict) else dict(attributes_of(value))
+    parts: dict[Any, object] = value if isinstance(value, dict) else attributes_of(value)
+    return dict(parts)
 
 
 def _set_cell(cell: CellType, value: object) -> None:

@@ -10,6 +10,7 @@ import dataclasses
 import enum
 from collections.abc import Callable
 from types import MemberDescriptorType
+from typing import Any
 
 from tracecomp.record.guards.ownership import of_package
 from tracecomp.record.same_values import PLAIN
@@ -34,16 +35,17 @@ def on_varying(listener: Callable[[], None]) -> None:
 
 def note_difference(before: object, now: object) -> None:
     """Take objects of their class apart, if two calls were given these, and those of attributes that differ, too."""
-    stack, met = [(before, now)], set()
+    stack: list[tuple[Any, Any]] = [(before, now)]
+    met: set[int] = set()
     while stack:
         a, b = stack.pop()
         if a is b or type(a) is not type(b) or isinstance(a, PLAIN) or id(a) in met:
             continue
         met.add(id(a))
         if isinstance(a, list | tuple):
-            stack += zip(a, b, strict=False)  # type: ignore[arg-type]
+            stack += zip(a, b, strict=False)
         elif isinstance(a, dict):
-            stack += [(x, b[key]) for key, x in a.items() if key in b]  # type: ignore[operator,index]
+            stack += [(x, b[key]) for key, x in a.items() if key in b]
         elif _is_plain_class(type(a)):
             if not dataclasses.is_dataclass(a):  # these are taken apart in any case
                 _varying.add(type(a))
