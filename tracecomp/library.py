@@ -100,7 +100,7 @@ class _Call(Function):
     """A call whose gradient is the operator's formula; the tensors among the arguments are given once more."""
 
     @staticmethod
-    def forward(operator: Operator, kernel: Fn, args: tuple[Any, ...], *tensors: Tensor) -> Any:
+    def forward(operator: Operator, kernel: Fn, args: tuple[object, ...], *tensors: Tensor) -> Any:
         with no_grad():
             result = kernel(*args)
         return tuple(result) if isinstance(result, list) else result
@@ -469,7 +469,7 @@ def get_ctx() -> Any:
 
 
 def opcheck(
-    op: object, args: tuple[object, ...], kwargs: dict[str, Any] | None = None, **options: Any
+    op: object, args: tuple[object, ...], kwargs: dict[str, object] | None = None, **options: Any
 ) -> dict[str, str]:
     """Run the operator once; ``{"test_schema": "SUCCESS"}``."""
     _operator(op)(*args, **(kwargs or {}))

@@ -219,7 +219,7 @@ def test_fewer_processes_go_on_to_the_bits_of_the_undisturbed_run(way: str, tmp_
     assert len(digests[1]) == 1 and digests[0] == digests[1], disturbed.stdout
 
 
-@pytest.mark.parametrize(("told", "error"), [("3:2", "not possible"), ("0", "not possible"), ("two", "give a number")])
+@pytest.mark.parametrize(("told", "error"), [("3:2", "expected 1 <="), ("0", "expected 1 <="), ("two", "give a num")])
 def test_a_number_of_processes_that_cannot_be_is_refused(told: str, error: str) -> None:
     with pytest.raises(SystemExit, match=error):
         plan_of(parser().parse_args(["--nproc-per-node", told, "train.py"]))

@@ -55,7 +55,7 @@ def test_finish_waits_for_work_that_work_adds() -> None:
 
 
 def test_waiting_without_a_thread_leaves_the_queue_free() -> None:
-    """Each wait left a mark that nobody took, until the queue was full and refused all work."""
+    """Each wait left a mark in the queue, which was full in the end and refused all work."""
     background, done = _Background(), []
     for _ in range(2 * MOST_WAITING):
         background.finish()

@@ -19,7 +19,7 @@ from tracecomp.runtime import jitdump
 
 ELFFile = pytest.importorskip("elftools.elf.elffile").ELFFile
 
-LINE = 25  # of the product below
+LINE = 26  # of the product below
 
 
 def network(x: Any, w: Any) -> Any:

@@ -225,7 +225,7 @@ class Function:
 
 
 def _with_defaults(
-    forward: Callable[..., object], args: tuple[Any, ...], kwargs: dict[str, Any]
+    forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of ``forward`` with its defaults: ``setup_context`` and ``backward`` count all of them."""
     code = getattr(forward, "__code__", None)

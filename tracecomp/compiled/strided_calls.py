@@ -74,7 +74,7 @@ def _order(array: Array) -> tuple[int, ...] | None:
 class _Turned(ServedKinds["_Served"]):
     """The calls of a function that are served so, by kinds."""
 
-    def __call__(self, args: tuple[Any, ...]) -> Any:
+    def __call__(self, args: tuple[object, ...]) -> Any:
         """The result; None where the call is not one that is served."""
         if modes.inference:
             return None

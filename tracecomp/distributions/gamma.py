@@ -47,7 +47,7 @@ class StandardGamma(Function):
         return draw_standard_gamma(alpha)
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
+    def setup_context(ctx: Any, inputs: tuple[object, ...], output: object) -> None:
         ctx.save_for_backward(*inputs, output)
         ctx.save_for_forward(*inputs, output)
 

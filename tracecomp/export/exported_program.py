@@ -61,7 +61,7 @@ class Interface:
     sizes: OpenSizes = field(default_factory=OpenSizes)
 
     @staticmethod
-    def of(args: tuple[object, ...], kwargs: dict[str, Any], parameters: Sequence[str]) -> Interface:
+    def of(args: tuple[object, ...], kwargs: dict[str, object], parameters: Sequence[str]) -> Interface:
         """The interface of these arguments of a function with ``parameters``; no size is dynamic yet."""
         leaves, in_spec = tree_flatten((args, kwargs))
         names, where = [], []
@@ -137,7 +137,7 @@ class _Unlifted(GraphModule):
     _out_spec: TreeSpec
     _check_guards: bool
 
-    def _leaves(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _leaves(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[Any]:
         return self._interface.leaves(args, kwargs, self._check_guards)
 
     def _result(self, flat: Sequence[object]) -> Any:
@@ -294,7 +294,7 @@ def _readable(module: GraphModule) -> str:
 def exported(
     module: Module,
     args: tuple[object, ...],
-    kwargs: dict[str, Any],
+    kwargs: dict[str, object],
     dynamic_shapes: object,
     decompositions: Mapping[object, object],
 ) -> ExportedProgram:
@@ -318,7 +318,7 @@ def _parameters(module: Module, count: int) -> list[str]:
 
 
 def captured_program(
-    module: Module, args: tuple[object, ...], kwargs: dict[str, Any], interface: Interface,
+    module: Module, args: tuple[object, ...], kwargs: dict[str, object], interface: Interface,
     open_sizes: Sequence[Constraint], fqns: Sequence[str], decompositions: Mapping[object, object],
 ) -> ExportedProgram:  # fmt: skip
     """The program that a run of ``module`` gives."""

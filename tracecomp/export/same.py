@@ -43,6 +43,6 @@ def _extents(node: Node, values: Sequence[int]) -> list[int]:
     return [n if isinstance(n, int) else n.at(values) for n in node.meta["extents"]]
 
 
-def _with_text(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _with_text(kwargs: Mapping[str, object]) -> dict[str, Any]:
     """Arguments by name, with the text of a region (a branch of ``cond``, the body of a loop) in its place."""
     return {name: print_graph(x) if isinstance(x, Region) else x for name, x in kwargs.items()}

@@ -75,7 +75,7 @@ def per_leaf(dims: Any, value: Any, name: str) -> list[int | None]:
 
 
 def batched_call(
-    mapped: Mapped, function: type[Function], info: VmapInfo, structure: Any, leaves: Sequence[Any],
+    mapped: Mapped, function: type[Function], info: VmapInfo, structure: object, leaves: Sequence[object],
     kwargs: Mapping[str, object],
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """Structure and leaves of the output of ``function`` on leaves of which some are a ``Batch``."""
@@ -112,7 +112,7 @@ def _pair(result: object) -> tuple[Any, Any]:
 class _Saved(NamedTuple):
     """The data of the context of one example. ``saved_tensors`` has the tensors among its leaves, at ``places``."""
 
-    structure: Any
+    structure: object
     leaves: list[Any]
     places: tuple[int, ...]
     axes: list[int | None]
@@ -208,12 +208,12 @@ class _Rule:
         structure = flatten((args, {}), leaves)
         return self.mapped(func, structure, leaves, axes, self.info)
 
-    def _batched(self, structure: Any, leaves: Sequence[Any]) -> Any:
+    def _batched(self, structure: object, leaves: Sequence[object]) -> Any:
         size = self.info.batch_size
         return unflatten(structure, [whole(size, x) if isinstance(x, Batch | Tensor) else x for x in leaves])
 
 
-def _restored(ctx: Any, leaves: list[Any], method: str) -> FunctionCtx:
+def _restored(ctx: Any, leaves: list[object], method: str) -> FunctionCtx:
     """The context of one example, with the tensors for ``method``."""
     state = unflatten(ctx.mapped.structure, leaves)
     mine = FunctionCtx()

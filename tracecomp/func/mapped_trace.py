@@ -102,7 +102,7 @@ class MappedTrace(Trace):
                 "every example would write to it."
             )
 
-    def map_function(self, function: type[Function], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    def map_function(self, function: type[Function], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
         """The output of ``forward`` for the example, computed for all examples."""
         check_mappable(function, kwargs)
         leaves: list[Any] = []

@@ -160,7 +160,7 @@ def program(options: argparse.Namespace) -> tuple[Callable[..., Any], Operands]:
     if not callable(fn):
         raise UsageError(f"{options.target} is a {type(fn).__name__}, not a function or nn.Module")
     args: list[Any] = []
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, object] = {}
     rng = np.random.default_rng(options.seed)
     for text in options.shape:
         name, value = random_operand(text, rng)

@@ -454,7 +454,7 @@ def _which(observer: Watching, args: Sequence[object], kwargs: Mapping[str, obje
     observer.which(args[0])
 
 
-def _warn(observer: Watching, args: Sequence[object], kwargs: Mapping[str, Any]) -> None:
+def _warn(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     given: dict[str, Any] = {**dict(zip(("message", "category", "stacklevel"), args, strict=False)), **kwargs}
     observer.changes.warned(given["message"], given.get("category") or UserWarning, given.get("stacklevel", 1))
 

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from functools import cache
 from sys import getrefcount
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -108,6 +108,9 @@ def dictionaries_have_versions() -> bool:
     return True
 
 
+Key = TypeVar("Key")
+
+
 class Word(NamedTuple):
     """A word of an object or of its memory: a number, or the address of the object ``kept``."""
 
@@ -117,7 +120,7 @@ class Word(NamedTuple):
     kept: tuple[object, ...] = ()
 
 
-def dictionary_words(dictionary: dict[Any, Any]) -> list[Word] | None:
+def dictionary_words(dictionary: dict[Key, object]) -> list[Word] | None:
     """Words that are unchanged while a dictionary has the same items, in its order.
 
     Compare them in order: each exists if the previous ones are unchanged. None if the dictionary has an unknown layout.
@@ -148,7 +151,7 @@ def dictionary_words(dictionary: dict[Any, Any]) -> list[Word] | None:
     return None if left else words
 
 
-def _attribute_words(dictionary: dict[Any, Any], keys: int, values: int) -> list[Word] | None:
+def _attribute_words(dictionary: dict[Key, object], keys: int, values: int) -> list[Word] | None:
     """The same for attributes of an object, whose class has the ``keys``, and whose ``values`` are by their numbers.
 
     Before the values is a word with their capacity and number, behind them their order, one byte each.

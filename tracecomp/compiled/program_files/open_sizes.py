@@ -82,7 +82,7 @@ class Served:
     recording: Recording
     sized: bool
     at: Mapping[str, int]
-    args: tuple[Any, ...]
+    args: tuple[object, ...]
 
     def serves(self, sizes: Mapping[str, int], left_open: LeftOpen) -> bool:
         """Whether calls with these sizes are among its own."""
