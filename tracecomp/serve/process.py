@@ -1,0 +1,143 @@
+"""The server's handle on a worker process: it starts it, sends it batches, and starts it again if it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tracecomp.serve import frames
+from tracecomp.serve.errors import KINDS, ServeError, Unavailable
+from tracecomp.serve.settings import Settings
+from tracecomp.serve.signature import Signature
+from tracecomp.serve.tensors import TensorData
+
+_MOST_FAILURES = 5
+"""Processes in a row that may end before their model is ready."""
+_PAUSES = (0.0, 0.1, 0.5, 1.0)
+"""Seconds before each new start of a worker that has just died; a worker that was ready starts at once."""
+
+
+class WorkerDied(Exception):
+    """The worker process ended while it computed. The request may be sent again."""
+
+
+class WorkerProcess:
+    """One model version's process. While the model is not ready, ``signature`` is None and ``failure`` is the reason.
+
+    ``changed`` is called when they change. ``is_given_up``: the process is not started again.
+    """
+
+    def __init__(self, path: Path, settings: Settings, changed: Callable[[], None]) -> None:
+        self.signature: Signature | None = None
+        self.failure = "the model is loading"
+        self.is_given_up = False
+        self.starts = 0
+        self.pid: int | None = None
+        self._path, self._settings, self._changed = path, settings, changed
+        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the process, and again whenever it dies, until ``close``."""
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def close(self) -> None:
+        """End the process."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeper
+
+    async def run(self, parts: frames.Parts, wanted: Sequence[str]) -> list[TensorData]:
+        """The outputs for a batch. WorkerDied if the process ends meanwhile; ServeError for a failed run.
+
+        Only one call at a time is allowed. A cancelled call would leave its answer to the next one, so callers shield
+        it.
+        """
+        if self._streams is None:
+            raise WorkerDied
+        reader, writer = self._streams
+        try:
+            writer.writelines(frames.pack({"wanted": [*wanted]}, parts))
+            await writer.drain()
+            header, body = await frames.receive(reader)
+        except (OSError, asyncio.IncompleteReadError):
+            raise WorkerDied from None
+        if "error" in header:
+            raise _error(header["error"])
+        return frames.unpack(header, body)
+
+    async def _keep(self) -> None:
+        failures = 0
+        while failures < _MOST_FAILURES:
+            await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
+            was_ready, is_final = await self._one_life()
+            if is_final:
+                self._give_up(self.failure)
+                return
+            failures = 0 if was_ready else failures + 1
+        self._give_up(f"the model's process ended {failures} times while it loaded the model")
+
+    async def _one_life(self) -> tuple[bool, bool]:
+        """Run one process until it ends; whether it was ready, and whether the next one would fail in the same way."""
+        process, reader, writer = await self._spawn()
+        try:
+            writer.writelines(frames.pack({"path": str(self._path), "settings": self._settings.to_json()}))
+            header, _ = await frames.receive(reader)
+            if "error" in header:
+                self.failure = header["error"][1]
+                return False, True
+            self._streams = reader, writer
+            self._become(Signature.from_json(header["signature"]), "")
+            await process.wait()
+            return True, False
+        except (OSError, asyncio.IncompleteReadError):
+            return False, False
+        finally:
+            self._streams = None
+            if self.signature is not None:
+                self._become(None, "the model's process has ended and is starting again")
+            writer.close()
+            await _end(process)
+
+    async def _spawn(self) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
+        here, there = socket.socketpair()
+        with there:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tracecomp.serve.worker", str(there.fileno()), stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[there.fileno()], env=_environment(),
+            )  # fmt: skip
+        self.starts += 1
+        self.pid = process.pid
+        return process, *await asyncio.open_unix_connection(sock=here, limit=1 << 20)
+
+    def _give_up(self, reason: str) -> None:
+        self.is_given_up = True
+        self._become(None, reason)
+
+    def _become(self, signature: Signature | None, failure: str) -> None:
+        self.signature, self.failure = signature, failure
+        self._changed()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a process that may still compute, and reap it."""
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def _environment() -> dict[str, Any]:
+    """The worker finds the package that this process runs, wherever it was started."""
+    package = str(Path(__file__).parents[2])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+def _error(told: Sequence[str]) -> ServeError:
+    return KINDS.get(told[0], Unavailable)(told[1])
