@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -56,6 +58,8 @@ async def _serve(engine: Engine, listener: socket.socket, options: Options) -> N
         application, log_level="info" if options.log_requests else "warning", access_log=options.log_requests,
         lifespan="on", server_header=False, timeout_graceful_shutdown=_STOP_SECONDS, ws="none",
     )  # fmt: skip
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _ignore)  # uvicorn drains the server, then sends itself the signal again
     watching = asyncio.ensure_future(_report(engine))
     print(f"serving {_count(engine)} on {' and '.join(addresses)}", flush=True)
     try:
@@ -77,6 +81,10 @@ async def _report(engine: Engine) -> None:
         elif model.signature.not_batched:
             print(f"{name}: requests are not batched: {model.signature.not_batched}", file=sys.stderr, flush=True)
     print("ready" if engine.is_ready else "the other models are ready", flush=True)
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    pass
 
 
 def _count(engine: Engine) -> str:
