@@ -17,15 +17,20 @@ _FLOATS = ("FP16", "BF16", "FP32", "FP64")
 
 
 def to_tensor(name: str, datatype: str, shape: tuple[int, ...], data: object) -> TensorData:
-    """The tensor of a JSON list, flat or nested. InvalidRequest where a value does not fit the datatype exactly.
+    """The tensor of a JSON list, flat or nested. InvalidRequest where a value does not fit the datatype.
 
-    Only floats may be rounded: to the nearest value of the datatype.
+    Only floats may be rounded, as in C: to the nearest double, then to the nearest value of the datatype.
     """
     byte_count(name, datatype, shape)
-    values = _values(name, data)
+    if not isinstance(data, list):
+        raise InvalidRequest(f"input {name!r}: 'data' must be a list")
+    try:
+        values = np.array(data, object)
+    except (ValueError, RecursionError):
+        raise InvalidRequest(f"input {name!r}: the lists of 'data' differ in length or depth") from None
     if values.shape not in (shape, (math.prod(shape),)):
         raise InvalidRequest(f"input {name!r}: 'data' has shape {[*values.shape]}, 'shape' is {[*shape]}")
-    array = _converted(name, datatype, _with_text(name, data) if values.dtype.kind == "U" else values)
+    array = _converted(name, datatype, values.reshape(-1).tolist())
     return TensorData(name, datatype, shape, array_bytes(array))
 
 
@@ -33,7 +38,8 @@ def to_numbers(tensor: TensorData) -> list[Any]:
     """The elements of a tensor in row-major order, as JSON has them."""
     array = tensor.array().reshape(-1)
     if tensor.datatype in _FLOATS:
-        array = array.astype(np.float64)  # exact; JSON's numbers are read as such
+        with np.errstate(invalid="ignore"):  # signalling NaNs
+            array = array.astype(np.float64)  # exact; JSON's numbers are read as such
         if not np.isfinite(array).all():
             return [x if math.isfinite(x) else _told(x) for x in array.tolist()]
     numbers: list[Any] = array.tolist()
@@ -44,45 +50,26 @@ def _told(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _values(name: str, data: object) -> Array:
-    if not isinstance(data, list):
-        raise InvalidRequest(f"input {name!r}: 'data' must be a list")
-    try:
-        return np.array(data)
-    except (ValueError, OverflowError, RecursionError):
-        raise InvalidRequest(f"input {name!r}: the lists of 'data' differ in length or depth") from None
-
-
-def _converted(name: str, datatype: str, values: Array) -> Array:
+def _converted(name: str, datatype: str, values: list[Any]) -> Array:
     """``values`` in the datatype's numpy dtype; InvalidRequest unless all fit."""
-    dtype = dtype_of(NUMPY_NAMES[datatype])
-    if values.size == 0:
-        return values.astype(dtype)
-    if datatype in _FLOATS:
-        return _floats(name, datatype, values, dtype)
-    wanted = "b" if datatype == "BOOL" else "iu"
-    if values.dtype.kind not in wanted:
-        raise InvalidRequest(f"input {name!r}: 'data' must hold {'booleans' if wanted == 'b' else 'integers'}")
-    converted = values.astype(dtype)
-    if wanted == "iu" and ((converted != values).any() or ((converted < 0) != (values < 0)).any()):
-        raise InvalidRequest(f"input {name!r}: a value is outside the range of {datatype}")
+    dtype, kinds = dtype_of(NUMPY_NAMES[datatype]), {*map(type, values)}
+    if datatype in _FLOATS and str in kinds:
+        values = [_NOT_FINITE.get(x, x) if type(x) is str else x for x in values]
+        kinds = {*map(type, values)}
+    wanted, text = (
+        ({bool}, "booleans") if datatype == "BOOL" else
+        ({int, float}, "numbers, 'NaN', 'Infinity' or '-Infinity'") if datatype in _FLOATS else ({int}, "integers")
+    )  # fmt: skip
+    if not kinds <= wanted:
+        raise InvalidRequest(f"input {name!r}: 'data' must hold {text}")
+    try:
+        if datatype not in _FLOATS:
+            return np.array(values, dtype)  # OverflowError for an integer that does not fit
+        doubles = np.array(values, np.float64)
+        with np.errstate(over="ignore"):
+            converted = doubles.astype(dtype)
+        if (np.isinf(converted.astype(np.float64)) & np.isfinite(doubles)).any():
+            raise OverflowError
+    except OverflowError:
+        raise InvalidRequest(f"input {name!r}: a value is outside the range of {datatype}") from None
     return converted
-
-
-def _floats(name: str, datatype: str, values: Array, dtype: np.dtype[Any]) -> Array:
-    if values.dtype.kind not in "iuf":
-        raise InvalidRequest(f"input {name!r}: 'data' must hold numbers")
-    with np.errstate(over="ignore"):
-        converted = values.astype(dtype)
-    if (np.isinf(converted.astype(np.float64)) & np.isfinite(values)).any():
-        raise InvalidRequest(f"input {name!r}: a value is outside the range of {datatype}")
-    return converted
-
-
-def _with_text(name: str, data: object) -> Array:
-    """Numbers among which are the names of infinities and NaN."""
-    values = np.array(data, object)
-    found = [_NOT_FINITE.get(x) if isinstance(x, str) else x for x in values.reshape(-1).tolist()]
-    if any(isinstance(x, bool) or not isinstance(x, int | float) for x in found):
-        raise InvalidRequest(f"input {name!r}: 'data' must hold numbers, 'NaN', 'Infinity' or '-Infinity'")
-    return np.array(found, np.float64).reshape(values.shape)

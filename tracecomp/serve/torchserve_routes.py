@@ -77,8 +77,8 @@ def _inputs(signature: Signature, told: Any) -> tuple[list[TensorData], bool]:
 
 def _shape(name: str, data: Any) -> tuple[int, ...]:
     try:
-        return np.array(data).shape
-    except (ValueError, OverflowError, RecursionError):
+        return np.array(data, object).shape
+    except (ValueError, RecursionError):
         raise InvalidRequest(f"input {name!r}: the lists differ in length or depth") from None
 
 

@@ -1,0 +1,125 @@
+"""Answers have the same bits whatever they were batched with: layers of all kinds, in every form of model file."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tracecomp as torch
+from tracecomp import nn
+from tracecomp.export import Dim
+from tracecomp.serve.batching import Batcher
+from tracecomp.serve.frames import Parts
+from tracecomp.serve.settings import Settings
+from tracecomp.serve.tensors import TensorData, of_array
+from tracecomp.serve.worker import Worker
+
+MOST = 8
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layer(x)
+
+
+class Tokens(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding, self.head = nn.Embedding(11, 16), nn.Linear(16, 11)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(self.head(self.embedding(x).mean(1)), -1)
+
+
+def conv(*layers: nn.Module) -> nn.Module:
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16 * 4, 5))
+
+
+MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
+    "dense": (lambda: nn.Sequential(nn.Linear(130, 70), nn.GELU(), nn.Linear(70, 9)), (130,)),
+    "winograd": (lambda: conv(nn.Conv2d(16, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 16, 3)), (16, 16, 16)),
+    "strided": (lambda: conv(nn.Conv2d(3, 16, 5, stride=2, padding=2), nn.BatchNorm2d(16), nn.SiLU()), (3, 17, 17)),
+    "depthwise": (lambda: conv(nn.Conv2d(16, 16, 3, groups=16), nn.GroupNorm(4, 16), nn.MaxPool2d(2)), (16, 12, 12)),
+    "transposed": (lambda: conv(nn.ConvTranspose2d(4, 16, 3, stride=2), nn.Sigmoid()), (4, 7, 7)),
+    "norm": (lambda: nn.Sequential(nn.LayerNorm(100), nn.Tanh(), nn.RMSNorm(100), nn.Softmax(-1)), (100,)),
+    "attention": (Attention, (9, 16)),
+    "tokens": (Tokens, (12,)),
+}  # fmt: skip
+
+
+def module(name: str) -> nn.Module:
+    torch.manual_seed(0)
+    return MODELS[name][0]().eval()
+
+
+def rows(name: str, count: int, seed: int) -> np.ndarray[Any, Any]:
+    random = np.random.default_rng(seed)
+    shape = (count, *MODELS[name][1])
+    return random.integers(0, 11, shape) if name == "tokens" else random.standard_normal(shape, np.float32)
+
+
+def program_file(name: str, folder: Path) -> Path:
+    net, sizes = module(name), {"x": {0: Dim("rows", max=MOST)}}
+    compiled = torch.compile(lambda x: net(x))
+    compiled.save(folder / "m.tcp", torch.tensor(rows(name, 2, 0)), kind="graph", dynamic_shapes=sizes)
+    return folder / "m.tcp"
+
+
+def exported_file(name: str, folder: Path) -> Path:
+    example = torch.tensor(rows(name, 2, 0))
+    program = torch.export.export(module(name), (example,), dynamic_shapes=({0: Dim("rows", max=MOST)},))
+    torch.export.save(program, folder / "m.pt2")
+    return folder / "m.pt2"
+
+
+def onnx_file(name: str, folder: Path) -> Path:
+    pytest.importorskip("onnx")
+    example = torch.tensor(rows(name, 2, 0))
+    path = folder / "m.onnx"
+    torch.onnx.export(module(name), example, path, input_names=["x"], dynamic_axes={"x": {0: "rows"}}, check=False)
+    return path
+
+
+def mixed(worker: Worker, requests: Sequence[TensorData]) -> tuple[list[bytes], int]:
+    """The answers of requests that wait together, and the number of batches that they took."""
+
+    async def run(parts: Parts, wanted: Sequence[str]) -> list[TensorData]:
+        given = [TensorData(n, kind, tuple(shape), b"".join(buffers)) for n, kind, shape, buffers in parts]
+        return worker.run(given, wanted)
+
+    async def main() -> tuple[list[bytes], int]:
+        batcher = Batcher(run, 0.0, len(requests))
+        batcher.start()
+        tasks = [asyncio.ensure_future(batcher.submit([request])) for request in requests]
+        await asyncio.sleep(0)
+        batcher.resume(worker.signature.max_rows)
+        answers = await asyncio.gather(*tasks)
+        await batcher.close()
+        return [bytes(outputs[0].data) for outputs in answers], batcher.batches
+
+    return asyncio.run(main())
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.filterwarnings("ignore:graph break:UserWarning")
+@pytest.mark.parametrize("save", [program_file, exported_file, onnx_file])
+@pytest.mark.parametrize("name", MODELS)
+def test_answers_do_not_depend_on_batch_mates(name: str, save: Callable[[str, Path], Path], tmp_path: Path) -> None:
+    worker = Worker(save(name, tmp_path), Settings(max_batch_size=MOST))
+    assert worker.signature.max_rows == MOST, worker.signature.not_batched
+    sizes = np.random.default_rng(1).integers(1, 4, 24)
+    input_name = worker.signature.inputs[0].name
+    requests = [of_array(input_name, rows(name, int(n), seed)) for seed, n in enumerate(sizes)]
+    alone = [bytes(worker.run([request], ())[0].data) for request in requests]
+    together, batches = mixed(worker, requests)
+    assert batches < len(requests) / 2
+    assert together == alone
