@@ -63,7 +63,9 @@ class Batcher:
         """Batches that have been computed."""
         self._run, self._max_delay, self._max_waiting = run, max_delay, max_waiting
         self._queues: dict[Key, list[Waiting]] = {}
-        self._waiting = self._left = 0
+        self.waiting = 0
+        """Requests in the queues."""
+        self._left = 0
         self._numbers = count()
         self._arrived = asyncio.Event()
         self._ready = asyncio.Event()
@@ -103,8 +105,8 @@ class Batcher:
 
         ``timeout`` is the number of seconds until DeadlineExceeded. Unavailable if too many requests wait.
         """
-        if self._waiting >= self._max_waiting:
-            raise Unavailable(f"{self._waiting} requests are waiting; try again later")
+        if self.waiting >= self._max_waiting:
+            raise Unavailable(f"{self.waiting} requests are waiting; try again later")
         loop = asyncio.get_running_loop()
         now = loop.time()
         item = Waiting(
@@ -126,14 +128,14 @@ class Batcher:
     def _push(self, item: Waiting) -> None:
         heappush(self._queues.setdefault(self._key(item), []), item)
         item.queued = True
-        self._waiting += 1
+        self.waiting += 1
         self._arrived.set()
 
     def _leave(self, item: Waiting) -> None:
         """Forget an answered request that is still in a queue. Its place is freed when it comes first, or with many
         others."""
         item.queued, item.inputs = False, ()
-        self._waiting -= 1
+        self.waiting -= 1
         self._left += 1
         if self._left > self._max_waiting:
             self._left = 0
@@ -193,7 +195,7 @@ class Batcher:
             batch.append(first)
             rows += first.rows
             _drop_left(queue)
-        self._waiting -= len(batch)
+        self.waiting -= len(batch)
         return batch
 
     # ---- the batch

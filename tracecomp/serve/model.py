@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.engine import Inference, ModelVersion
+from tracecomp.serve.errors import Unavailable
 from tracecomp.serve.repository import Entry
 from tracecomp.serve.settings import Settings
 from tracecomp.serve.signature import TensorSpec
@@ -103,6 +104,8 @@ class Model:
         self, inputs: Mapping[str, npt.ArrayLike], priority: int, timeout: float | None
     ) -> Future[Sequence[TensorData]]:
         tensors = [of_array(name, np.asarray(array)) for name, array in inputs.items()]
+        if self._loop.is_closed():
+            raise Unavailable("the model is closed")
         request = Inference(tensors, (), priority, timeout)
         work: Coroutine[Any, Any, Sequence[TensorData]] = self._version.infer(request)
         return self._call(work)
