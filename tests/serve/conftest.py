@@ -30,9 +30,9 @@ class Server:
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert self.process.stdout is not None
-        told = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+) and grpc://127\.0\.0\.1:(\d+)", told)
-        assert found, told
+        self.told = self.process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+) and grpc://127\.0\.0\.1:(\d+)", self.told)
+        assert found, self.told
         self.port, self.grpc_port = int(found[1]), int(found[2])
         self.process.stdout.readline()  # "ready"
 

@@ -1,4 +1,4 @@
-"""The server's HTTP side as an ASGI application, alone or mounted in another one."""
+"""The server's HTTP side as an ASGI application, alone or mounted in an application."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Models = str | PathLike[str] | Mapping[str, str | PathLike[str]]
 
 
 class App:
-    """An ASGI application for an engine. Processes start with the application, or with the first request if it is
-    mounted, as a mounted application is not told of the start."""
+    """An ASGI application for an engine. Processes start with the application. If it is mounted, they start with the
+    first request, because only the outer application receives the lifespan events."""
 
     def __init__(self, engine: Engine, max_body_bytes: int = MAX_BODY_BYTES) -> None:
         self.engine = engine

@@ -150,7 +150,7 @@ class Batcher:
         return tuple((t.datatype, t.shape[1:] if self.max_rows else t.shape) for t in item.inputs)
 
     def _next_queue(self) -> list[Waiting] | None:
-        """The queue whose first request is to be served first."""
+        """The queue with the most urgent first request."""
         for key, queue in [*self._queues.items()]:
             _drop_left(queue)
             if not queue:

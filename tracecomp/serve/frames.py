@@ -18,6 +18,9 @@ from tracecomp_runtime.container import aligned
 _LENGTHS = struct.Struct("<IQ")
 """The bytes of the header and of the body. Each tensor begins at a multiple of 64 bytes of the body."""
 
+_SMALL = 1 << 16
+"""Bytes up to which a copy is cheaper than further system calls."""
+
 Parts = Sequence[tuple[str, str, Sequence[int], Sequence[Buffer]]]
 """Tensors: name, datatype, shape, and buffers whose concatenation has the data."""
 
@@ -65,7 +68,10 @@ class Channel:
 
     def send(self, header: Mapping[str, Any], parts: Parts = ()) -> None:
         """Send a message."""
-        for buffer in pack(header, parts):
+        buffers = pack(header, parts)
+        if sum(map(len, buffers)) <= _SMALL:
+            buffers = [b"".join(buffers)]
+        for buffer in buffers:
             self._connection.sendall(buffer)
 
     def _read(self, length: int) -> memoryview:

@@ -1,6 +1,6 @@
 """The messages of the Open Inference Protocol over gRPC, made from a table of their fields.
 
-They live in a descriptor pool of their own: a client library in the same process, such as tritonclient, registers the
+They live in a separate descriptor pool: a client library in the same process, such as tritonclient, registers the
 same names in the default one.
 """
 

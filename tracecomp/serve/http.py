@@ -1,4 +1,4 @@
-"""What all HTTP handlers share: limits, errors as JSON, and clients that leave."""
+"""Common parts of the HTTP handlers: limits, errors as JSON, and clients that leave."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tracecomp.utils._pytree import tree_flatten, tree_unflatten
 from tracecomp_runtime import Container
 from tracecomp_runtime.nesting import unflatten
 
-UNLIMITED = 1 << 30  # rows; stands for an open size without an end
+UNLIMITED = 1 << 30  # rows; the maximum of an open size without a limit
 
 
 @dataclass

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Model:
-    """A model in a process of its own. Calls from any number of threads are batched, with the bits of single calls.
+    """A model in a separate process. Calls from any number of threads are batched, with the bits of single calls.
 
     Use it in WSGI applications (Flask, Django), scripts and tests; close it at the end, or use it in a ``with`` block.
 

@@ -20,12 +20,12 @@ from tracecomp.serve.engine import Engine
 from tracecomp.serve.grpc_server import make_server
 
 _STOP_SECONDS = 10
-"""How long running requests may take after the server is told to stop."""
+"""Seconds that running requests may take after a signal to stop."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Where the server listens, and its limits. Port 0 is any free port; ``grpc_port`` None is no gRPC."""
+    """Addresses and limits of the server. Port 0 is any free port; without a ``grpc_port`` there is only HTTP."""
 
     folder: Path
     host: str
@@ -98,7 +98,8 @@ def _address(host: str, port: int) -> str:
 
 def _listener(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
+    # asyncio sends small packets at once only on sockets that name their protocol.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

@@ -1,4 +1,4 @@
-"""The settings file of a model: ``NAME.json`` beside a model file, or ``model.json`` in the folder of a version."""
+"""The settings file of a model: ``NAME.json`` next to a model file, or ``model.json`` in the folder of a version."""
 
 from __future__ import annotations
 
