@@ -21,11 +21,13 @@ _LENGTHS = struct.Struct("<IQ")
 _SMALL = 1 << 16
 """Bytes up to which a copy is cheaper than further system calls."""
 
+Header = Mapping[str, Any]
+"""The JSON object of a message."""
 Parts = Sequence[tuple[str, str, Sequence[int], Sequence[Buffer]]]
 """Tensors: name, datatype, shape, and buffers whose concatenation has the data."""
 
 
-def pack(header: Mapping[str, Any], parts: Parts = ()) -> list[Buffer]:
+def pack(header: Header, parts: Parts = ()) -> list[Buffer]:
     """A message as buffers to write one after the other."""
     body: list[Buffer] = []
     total = 0
@@ -37,7 +39,7 @@ def pack(header: Mapping[str, Any], parts: Parts = ()) -> list[Buffer]:
     return [_LENGTHS.pack(len(told), total), told, *body]
 
 
-def unpack(header: Mapping[str, Any], body: memoryview) -> list[TensorData]:
+def unpack(header: Header, body: memoryview) -> list[TensorData]:
     """The tensors of a message, as views of its body."""
     found, offset = [], 0
     for name, datatype, shape in header["tensors"]:
@@ -47,7 +49,7 @@ def unpack(header: Mapping[str, Any], body: memoryview) -> list[TensorData]:
     return found
 
 
-async def receive(reader: asyncio.StreamReader) -> tuple[dict[str, Any], memoryview]:
+async def receive(reader: asyncio.StreamReader) -> tuple[Header, memoryview]:
     """The next message. IncompleteReadError where the other process has closed the connection."""
     header_length, body_length = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
     header = json.loads(await reader.readexactly(header_length))
@@ -60,13 +62,13 @@ class Channel:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
 
-    def receive(self) -> tuple[dict[str, Any], memoryview]:
+    def receive(self) -> tuple[Header, memoryview]:
         """The next message; its body begins at a cache line."""
         header_length, body_length = _LENGTHS.unpack(self._read(_LENGTHS.size))
         header = json.loads(bytes(self._read(header_length)))
         return header, self._read(body_length)
 
-    def send(self, header: Mapping[str, Any], parts: Parts = ()) -> None:
+    def send(self, header: Header, parts: Parts = ()) -> None:
         """Send a message."""
         buffers = pack(header, parts)
         if sum(map(len, buffers)) <= _SMALL:

@@ -6,10 +6,12 @@ same names in the default one.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+Message: TypeAlias = Any
+"""A message. Its fields are not known before the table is read."""
 SERVICE = "inference.GRPCInferenceService"
 METHODS = ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer")
 """Each takes a message called like it with ``Request`` appended, and returns one with ``Response``."""
@@ -64,7 +66,7 @@ def _file() -> Any:
     return file
 
 
-def _add_field(message: Any, path: str, words: list[str]) -> None:
+def _add_field(message: Message, path: str, words: list[str]) -> None:
     name, number = words[-3], int(words[-1])
     kind, label = words[-4], _Field.LABEL_REPEATED if words[0] in ("repeated", "map") else _Field.LABEL_OPTIONAL
     field = message.field.add(name=name, number=number, label=label)
@@ -81,7 +83,7 @@ def _add_field(message: Any, path: str, words: list[str]) -> None:
     _set_type(field, kind)
 
 
-def _set_type(field: Any, kind: str) -> None:
+def _set_type(field: Message, kind: str) -> None:
     if kind[0].isupper():
         field.type, field.type_name = _Field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
     else:

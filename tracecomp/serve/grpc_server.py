@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 import numpy as np
@@ -12,10 +12,14 @@ import numpy as np
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.engine import Engine, Inference
 from tracecomp.serve.errors import InvalidRequest, ServeError
-from tracecomp.serve.grpc_messages import METHODS, SERVICE, message
+from tracecomp.serve.grpc_messages import METHODS, SERVICE, Message, message
 from tracecomp.serve.metadata import model_metadata, server_metadata
 from tracecomp.serve.tensors import NUMPY_NAMES, TensorData, array_bytes, byte_count
 from tracecomp.serve.v2_messages import schedule
+
+Context: TypeAlias = Any
+"""gRPC's context of a call; the package has no types."""
+Method = Callable[[Message, Context], Awaitable[Message]]
 
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT, 404: grpc.StatusCode.NOT_FOUND, 413: grpc.StatusCode.INVALID_ARGUMENT,
@@ -36,28 +40,28 @@ class Service:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    async def server_live(self, request: Any, context: Any) -> Any:
+    async def server_live(self, request: Message, context: Context) -> Message:
         """The server runs."""
         return message("ServerLiveResponse")(live=True)
 
-    async def server_ready(self, request: Any, context: Any) -> Any:
+    async def server_ready(self, request: Message, context: Context) -> Message:
         """Whether all models are ready."""
         return message("ServerReadyResponse")(ready=self._engine.is_ready)
 
-    async def model_ready(self, request: Any, context: Any) -> Any:
+    async def model_ready(self, request: Message, context: Context) -> Message:
         """Whether a model is ready."""
         model = self._engine.find(request.name, request.version)
         return message("ModelReadyResponse")(ready=model.is_ready)
 
-    async def server_metadata(self, request: Any, context: Any) -> Any:
+    async def server_metadata(self, request: Message, context: Context) -> Message:
         """The server's name, version and extensions."""
         return message("ServerMetadataResponse")(**server_metadata())
 
-    async def model_metadata(self, request: Any, context: Any) -> Any:
+    async def model_metadata(self, request: Message, context: Context) -> Message:
         """A model's versions, inputs and outputs."""
         return message("ModelMetadataResponse")(**model_metadata(self._engine, request.name, request.version))
 
-    async def model_infer(self, request: Any, context: Any) -> Any:
+    async def model_infer(self, request: Message, context: Context) -> Message:
         """The model's outputs for one request. gRPC cancels the call when the client leaves."""
         model = self._engine.find(request.model_name, request.model_version)
         priority, timeout = schedule(_parameters(request))
@@ -73,12 +77,12 @@ class Service:
         )  # fmt: skip
 
 
-def _parameters(request: Any) -> Mapping[str, Any]:
+def _parameters(request: Message) -> Mapping[str, Any]:
     return {key: getattr(value, value.WhichOneof("parameter_choice") or "bool_param")
             for key, value in request.parameters.items()}  # fmt: skip
 
 
-def _tensors(request: Any) -> Sequence[TensorData]:
+def _tensors(request: Message) -> Sequence[TensorData]:
     raw, inputs = request.raw_input_contents, request.inputs
     if not raw:
         return [_typed(given) for given in inputs]
@@ -87,7 +91,7 @@ def _tensors(request: Any) -> Sequence[TensorData]:
     return [TensorData(i.name, i.datatype, tuple(i.shape), data) for i, data in zip(inputs, raw, strict=True)]
 
 
-def _typed(given: Any) -> TensorData:
+def _typed(given: Message) -> TensorData:
     """An input whose elements are numbers in the message."""
     byte_count(given.name, given.datatype, given.shape)
     wanted = _CONTENTS.get(given.datatype)
@@ -102,10 +106,10 @@ def _typed(given: Any) -> TensorData:
     return TensorData(given.name, given.datatype, tuple(given.shape), array_bytes(converted))
 
 
-def _answering(method: Callable[[Any, Any], Awaitable[Any]]) -> Callable[[Any, Any], Awaitable[Any]]:
+def _answering(method: Method) -> Method:
     """``method``, with errors as status codes: ServeError with its reason, others without."""
 
-    async def handle(request: Any, context: Any) -> Any:
+    async def handle(request: Message, context: Context) -> Message:
         try:
             return await method(request, context)
         except ServeError as error:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
@@ -60,7 +60,7 @@ async def read_body(request: Request, limit: int) -> memoryview:
     return memoryview(parts[0] if len(parts) == 1 else b"".join(parts))
 
 
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
+async def while_connected(request: Request, work: Coroutine[None, None, T]) -> T:
     """The result of ``work``, which is cancelled if the client leaves. The body must have been read."""
     working = asyncio.ensure_future(work)
     leaving = asyncio.ensure_future(_left(request))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -11,6 +11,8 @@ from tracecomp.serve.errors import InvalidRequest
 from tracecomp.serve.tensors import NUMPY_NAMES, Array, TensorData, array_bytes, byte_count
 from tracecomp_runtime.tensors import dtype_of
 
+Json: TypeAlias = Any
+"""A value that JSON has."""
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 """JSON has no such numbers; they are strings, as in the JSON form of protocol buffers."""
 _FLOATS = ("FP16", "BF16", "FP32", "FP64")
@@ -50,7 +52,7 @@ def _told(value: float) -> str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-def _converted(name: str, datatype: str, values: list[Any]) -> Array:
+def _converted(name: str, datatype: str, values: list[Json]) -> Array:
     """``values`` in the datatype's numpy dtype; InvalidRequest unless all fit."""
     dtype, kinds = dtype_of(NUMPY_NAMES[datatype]), {*map(type, values)}
     if datatype in _FLOATS and str in kinds:

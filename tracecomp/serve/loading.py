@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,6 +22,10 @@ from tracecomp.utils._pytree import tree_flatten, tree_unflatten
 from tracecomp_runtime import Container
 from tracecomp_runtime.nesting import unflatten
 
+Json: TypeAlias = Any
+"""A value of a program file's header."""
+Message: TypeAlias = Any
+"""A message of package onnx, which has no types."""
 UNLIMITED = 1 << 30  # rows; the maximum of an open size without a limit
 
 
@@ -77,14 +81,14 @@ def _program(path: Path, settings: Settings) -> Loaded:
     return Loaded(f"tracecomp_{file.header['kind']}", inputs, None, run, max_rows, reason, exact=True)
 
 
-def _common_shape(shapes: Sequence[Sequence[Any]]) -> tuple[int, ...]:
+def _common_shape(shapes: Sequence[Sequence[Json]]) -> tuple[int, ...]:
     """The shape of an argument in all paths: sizes that are open or that differ are open."""
     if len({len(shape) for shape in shapes}) > 1:
         raise TracecompError("the program was saved for several numbers of dimensions; save one program for each")
     return tuple(s[0] if type(s[0]) is int and len({*map(str, s)}) == 1 else OPEN for s in zip(*shapes, strict=True))
 
 
-def _program_rows(inputs: Sequence[TensorSpec], paths: Sequence[Mapping[str, Any]]) -> tuple[int, str]:
+def _program_rows(inputs: Sequence[TensorSpec], paths: Sequence[Mapping[str, Json]]) -> tuple[int, str]:
     if any(path["predicates"] for path in paths):
         return 0, "the program's path depends on values"
     for path in paths:
@@ -96,10 +100,10 @@ def _program_rows(inputs: Sequence[TensorSpec], paths: Sequence[Mapping[str, Any
     return 0, _no_batch(inputs)
 
 
-def _leaf_names(structure: Any) -> list[str]:
+def _leaf_names(structure: Json) -> list[str]:
     """A name for each leaf of the arguments: ``input_0``, and ``input_0.key`` within a dict."""
 
-    def walk(part: Any, name: str) -> list[str]:
+    def walk(part: Json, name: str) -> list[str]:
         if part == "*":
             return [name]
         kind, *parts = part
@@ -136,7 +140,7 @@ def _onnx(path: Path) -> Loaded:
 _VALUE_DEPENDENT = frozenset(("If", "Loop", "Scan", "NonZero", "Unique", "NonMaxSuppression", "Compress"))
 
 
-def _onnx_size(dim: Any) -> int:
+def _onnx_size(dim: Message) -> int:
     return int(dim.dim_value) if dim.HasField("dim_value") and dim.dim_value > 0 else OPEN
 
 
@@ -174,11 +178,11 @@ def _exported(path: Path) -> Loaded:
     return Loaded("tracecomp_exported", inputs, output_names, _compiled(call), max_rows, reason)
 
 
-def _closed(shape: Sequence[Any]) -> tuple[int, ...]:
+def _closed(shape: Sequence[object]) -> tuple[int, ...]:
     return tuple(size if type(size) is int else OPEN for size in shape)
 
 
-def _compiled(call: Callable[..., Any]) -> Callable[[Sequence[Array]], list[Array]]:
+def _compiled(call: Callable[..., object]) -> Callable[[Sequence[Array]], list[Array]]:
     compiled = compile(lambda *tensors: call(*tensors), dynamic=False)
 
     def run(arrays: Sequence[Array]) -> list[Array]:
@@ -192,7 +196,7 @@ def _no_batch(inputs: Sequence[TensorSpec]) -> str:
     return "the inputs do not share an open first size" if inputs else "the model has no inputs"
 
 
-def _arrays(result: Any) -> list[Array]:
+def _arrays(result: object) -> list[Array]:
     """The arrays of nested results, in order."""
     leaves, _ = tree_flatten(result)
     return [leaf._data if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in leaves]

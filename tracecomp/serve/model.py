@@ -107,10 +107,10 @@ class Model:
         if self._loop.is_closed():
             raise Unavailable("the model is closed")
         request = Inference(tensors, (), priority, timeout)
-        work: Coroutine[Any, Any, Sequence[TensorData]] = self._version.infer(request)
+        work: Coroutine[None, None, Sequence[TensorData]] = self._version.infer(request)
         return self._call(work)
 
-    def _call(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+    def _call(self, work: Coroutine[None, None, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
 

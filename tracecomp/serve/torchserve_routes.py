@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 from starlette.requests import Request
@@ -18,7 +17,7 @@ from starlette.routing import Route
 from tracecomp.serve.engine import Engine, Inference
 from tracecomp.serve.errors import InvalidRequest
 from tracecomp.serve.http import answering, read_body, while_connected
-from tracecomp.serve.json_tensors import to_numbers, to_tensor
+from tracecomp.serve.json_tensors import Json, to_numbers, to_tensor
 from tracecomp.serve.signature import Signature, TensorSpec
 from tracecomp.serve.tensors import TensorData
 
@@ -53,14 +52,14 @@ class TorchServeRoutes:
         return JSONResponse(next(iter(told.values())) if len(told) == 1 else told)
 
 
-def _parsed(body: memoryview) -> Any:
+def _parsed(body: memoryview) -> Json:
     try:
         return json.loads(bytes(body))
     except (ValueError, RecursionError):
         raise InvalidRequest("the body must be JSON: a nested list, or an object of lists by input name") from None
 
 
-def _inputs(signature: Signature, told: Any) -> tuple[list[TensorData], bool]:
+def _inputs(signature: Signature, told: Json) -> tuple[list[TensorData], bool]:
     """The tensors of a body, and whether they are one row without its axis."""
     if not isinstance(told, Mapping):
         if len(signature.inputs) != 1:
@@ -75,21 +74,21 @@ def _inputs(signature: Signature, told: Any) -> tuple[list[TensorData], bool]:
     return [_tensor(specs[name], shapes[name], data, single) for name, data in told.items()], single
 
 
-def _shape(name: str, data: Any) -> tuple[int, ...]:
+def _shape(name: str, data: Json) -> tuple[int, ...]:
     try:
         return np.array(data, object).shape
     except (ValueError, RecursionError):
         raise InvalidRequest(f"input {name!r}: the lists differ in length or depth") from None
 
 
-def _tensor(spec: TensorSpec, shape: tuple[int, ...], data: Any, single: bool) -> TensorData:
+def _tensor(spec: TensorSpec, shape: tuple[int, ...], data: Json, single: bool) -> TensorData:
     values = data if isinstance(data, list) else [data]
     if single:
         return to_tensor(spec.name, spec.datatype, (1, *shape), [data])
     return to_tensor(spec.name, spec.datatype, shape, values)
 
 
-def _nested(tensor: TensorData, single: bool) -> Any:
+def _nested(tensor: TensorData, single: bool) -> Json:
     """An output as nested lists."""
     shape = tensor.shape[1:] if single else tensor.shape
     values = np.empty(shape, object)

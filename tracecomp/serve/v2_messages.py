@@ -11,7 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tracecomp.serve.engine import Inference
 from tracecomp.serve.errors import InvalidRequest
-from tracecomp.serve.json_tensors import to_numbers, to_tensor
+from tracecomp.serve.json_tensors import Json, to_numbers, to_tensor
 from tracecomp.serve.tensors import Buffer, TensorData
 
 _STRICT = {"strict": True}
@@ -70,7 +70,7 @@ def read_request(body: memoryview, header_length: int | None) -> tuple[RequestMe
     return message, Inference(tensors, wanted, *schedule(message.parameters))
 
 
-def schedule(parameters: Mapping[str, Any]) -> tuple[int, float | None]:
+def schedule(parameters: Mapping[str, Json]) -> tuple[int, float | None]:
     """Priority and timeout in seconds of a request's parameters, which name microseconds."""
     for name in ("priority", "timeout", "sequence_id"):
         value = parameters.get(name, 0)

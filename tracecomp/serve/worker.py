@@ -5,13 +5,12 @@ from __future__ import annotations
 import signal
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from tracecomp import set_num_threads
 from tracecomp.serve.errors import InvalidRequest, ModelFailed, ServeError, Unavailable
-from tracecomp.serve.frames import Channel, unpack
+from tracecomp.serve.frames import Channel, Header, unpack
 from tracecomp.serve.loading import Loaded, load
 from tracecomp.serve.settings import Settings
 from tracecomp.serve.signature import Signature
@@ -63,7 +62,7 @@ def serve(channel: Channel) -> None:
         _answer(channel, worker, header, body)
 
 
-def _answer(channel: Channel, worker: Worker, header: Mapping[str, Any], body: memoryview) -> None:
+def _answer(channel: Channel, worker: Worker, header: Header, body: memoryview) -> None:
     try:
         found = worker.run(unpack(header, body), header["wanted"])
     except ServeError as error:
