@@ -110,7 +110,6 @@ def mixed(worker: Worker, requests: Sequence[TensorData]) -> tuple[list[bytes], 
 
 
 @pytest.mark.sampled(4)
-@pytest.mark.filterwarnings("ignore:graph break:UserWarning")
 @pytest.mark.parametrize("save", [program_file, exported_file, onnx_file])
 @pytest.mark.parametrize("name", MODELS)
 def test_answers_do_not_depend_on_batch_mates(name: str, save: Callable[[str, Path], Path], tmp_path: Path) -> None:
