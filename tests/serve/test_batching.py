@@ -160,6 +160,25 @@ def test_a_full_queue_refuses() -> None:
     running(work)
 
 
+def test_waiting_requests_have_a_limit_of_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecomp.serve.batching.MAX_WAITING_BYTES", 20)
+
+    async def work(model: Model, batcher: Batcher) -> None:
+        batcher.pause()
+        tasks = await submitted(batcher, tensor(1, 0), tensor(1, 1))
+        with pytest.raises(Unavailable, match="16 bytes are waiting"):
+            await batcher.submit([tensor(1, 2)])
+        tasks.pop().cancel()
+        await asyncio.sleep(0)
+        tasks += await submitted(batcher, tensor(1, 3))
+        batcher.resume(1)
+        await asyncio.gather(*tasks)
+        await asyncio.gather(*await submitted(batcher, tensor(4, 4)))  # larger than the limit, alone
+        assert model.order == [0, 3, 4, 4, 4, 4]
+
+    running(work)
+
+
 def test_a_request_at_fault_fails_alone() -> None:
     async def work(model: Model, batcher: Batcher) -> None:
         batcher.pause()

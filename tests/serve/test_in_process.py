@@ -21,11 +21,11 @@ from tracecomp.serve.errors import DeadlineExceeded, InvalidRequest, Unavailable
 def test_a_model_answers_threads(models: Path) -> None:
     found: dict[int, Any] = {}
     with serve.Model(models / "scaled/3/model.tcp") as model:
-        assert [(s.name, s.datatype, s.shape) for s in model.inputs] == [("input_0", "FP32", (-1, 6))]
+        assert [(s.name, s.datatype, s.shape) for s in model.inputs] == [("x", "FP32", (-1, 6))]
         assert [s.name for s in model.outputs] == ["output_0"]
 
         def ask(k: int) -> None:
-            found[k] = model.infer({"input_0": np.full((1, 6), k, np.float32)})["output_0"]
+            found[k] = model.infer({"x": np.full((1, 6), k, np.float32)})["output_0"]
 
         threads = [threading.Thread(target=ask, args=(k,)) for k in range(8)]
         for thread in threads:
@@ -33,15 +33,15 @@ def test_a_model_answers_threads(models: Path) -> None:
         for thread in threads:
             thread.join()
         assert all(found[k].tolist() == [[3.0 * k] * 6] for k in range(8))
-        later = asyncio.run(model.infer_async({"input_0": np.ones((2, 6), np.float32)}))
+        later = asyncio.run(model.infer_async({"x": np.ones((2, 6), np.float32)}))
         assert later["output_0"].shape == (2, 6)
         with pytest.raises(InvalidRequest, match="expected FP32"):
-            model.infer({"input_0": np.ones((1, 6))})
+            model.infer({"x": np.ones((1, 6))})
         with pytest.raises(DeadlineExceeded):
-            model.infer({"input_0": np.ones((1, 6), np.float32)}, timeout=1e-9)
+            model.infer({"x": np.ones((1, 6), np.float32)}, timeout=1e-9)
     model.close()  # a second time
     with pytest.raises(Unavailable, match="closed"):
-        model.infer({"input_0": np.ones((1, 6), np.float32)})
+        model.infer({"x": np.ones((1, 6), np.float32)})
 
 
 def test_a_file_that_cannot_be_served(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_an_app_is_mounted_in_another_one(models: Path) -> None:
         status, told = await ask(outer, "GET", f"{path}/ready")  # the first request starts the process
         assert status in (200, 503) and json.loads(told)["name"] == "triple"
         await app.engine.settled()
-        x = {"name": "input_0", "datatype": "FP32", "shape": [1, 6], "data": [1, 2, 3, 4, 5, 6]}
+        x = {"name": "x", "datatype": "FP32", "shape": [1, 6], "data": [1, 2, 3, 4, 5, 6]}
         body = json.dumps({"inputs": [x]}).encode()
         status, told = await ask(outer, "POST", f"{path}/infer", body)
         assert (status, json.loads(told)["outputs"][0]["data"]) == (200, [3, 6, 9, 12, 15, 18])

@@ -39,7 +39,7 @@ def rows(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
 
 
 def body(x: np.ndarray[Any, Any]) -> Json:
-    return {"inputs": [{"name": "input_0", "datatype": "FP32", "shape": [*x.shape], "data": x.tolist()}]}
+    return {"inputs": [{"name": "x", "datatype": "FP32", "shape": [*x.shape], "data": x.tolist()}]}
 
 
 def test_health_and_metadata(server: Server) -> None:
@@ -47,7 +47,7 @@ def test_health_and_metadata(server: Server) -> None:
     assert json.loads(call(server, "/v2")[1])["name"] == "tracecomp"
     assert json.loads(call(server, "/v2/models/graph")[1]) == {
         "name": "graph", "versions": ["1"], "platform": "tracecomp_graph",
-        "inputs": [{"name": "input_0", "datatype": "FP32", "shape": [-1, 6]}],
+        "inputs": [{"name": "x", "datatype": "FP32", "shape": [-1, 6]}],
         "outputs": [{"name": "output_0", "datatype": "FP32", "shape": [-1, 3]}],
     }  # fmt: skip
     assert call(server, "/v2/models/scaled/versions/3/ready")[0] == 200
@@ -71,7 +71,7 @@ def test_the_newest_version_answers_unless_one_is_named(server: Server) -> None:
 
 def test_binary_tensors(server: Server) -> None:
     x = rows(2)
-    given = {"name": "input_0", "datatype": "FP32", "shape": [2, 6], "parameters": {"binary_data_size": x.nbytes}}
+    given = {"name": "x", "datatype": "FP32", "shape": [2, 6], "parameters": {"binary_data_size": x.nbytes}}
     header = json.dumps({"inputs": [given], "parameters": {"binary_data_output": True}}).encode()
     length = {"Inference-Header-Content-Length": str(len(header))}
     status, content = call(server, "/v2/models/scaled/infer", header + x.tobytes(), length)
@@ -82,7 +82,7 @@ def test_predictions_take_rows_with_and_without_their_axis(server: Server) -> No
     x = rows(2)
     assert post(server, "/predictions/scaled/1", x.tolist()) == (200, x.tolist())
     assert post(server, "/predictions/scaled/1", x[0].tolist()) == (200, x[0].tolist())
-    assert post(server, "/predictions/scaled/1", {"input_0": x.tolist()}) == (200, x.tolist())
+    assert post(server, "/predictions/scaled/1", {"x": x.tolist()}) == (200, x.tolist())
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,7 @@ def client(server: Server, request: pytest.FixtureRequest) -> Iterator[Any]:
 
 
 def given(client: Any, x: np.ndarray[Any, Any]) -> Any:
-    tensor = client.module.InferInput("input_0", [*x.shape], "FP32")
+    tensor = client.module.InferInput("x", [*x.shape], "FP32")
     tensor.set_data_from_numpy(x)
     return [tensor]
 
@@ -57,7 +57,7 @@ def test_http_json_and_binary_inputs(server: Server) -> None:
     x = np.array([[1e-45, -0.0, np.nan, np.inf, 1.1, 3e38]], np.float32)
     for binary_in in (True, False):
         for binary_out in (True, False):
-            tensor = http_client.InferInput("input_0", [1, 6], "FP32")
+            tensor = http_client.InferInput("x", [1, 6], "FP32")
             tensor.set_data_from_numpy(x, binary_data=binary_in)
             output = http_client.InferRequestedOutput("output_0", binary_data=binary_out)
             result = client.infer("scaled", [tensor], "1", [output]).as_numpy("output_0")

@@ -32,6 +32,7 @@ class Waiting:
     deadline: float | None = field(compare=False)
     arrival: float = field(compare=False)
     answer: asyncio.Future[list[TensorData]] = field(compare=False)
+    nbytes: int = field(compare=False)
     retried: bool = field(compare=False, default=False)
     queued: bool = field(compare=False, default=True)
 
@@ -46,6 +47,7 @@ class Waiting:
             self.answer.set_exception(error)
 
 
+MAX_WAITING_BYTES = 256 << 20  # of one model's queues, unless a single request has more
 _STOPPING = "the server is stopping"
 Key = tuple[tuple[str, tuple[int, ...]], ...]
 
@@ -65,7 +67,7 @@ class Batcher:
         self._queues: dict[Key, list[Waiting]] = {}
         self.waiting = 0
         """Requests in the queues."""
-        self._left = 0
+        self._left = self._bytes = 0
         self._numbers = count()
         self._arrived = asyncio.Event()
         self._ready = asyncio.Event()
@@ -105,13 +107,16 @@ class Batcher:
 
         ``timeout`` is the number of seconds until DeadlineExceeded. Unavailable if too many requests wait.
         """
+        nbytes = sum(len(tensor.data) for tensor in inputs)
+        if self.waiting and self._bytes + nbytes > MAX_WAITING_BYTES:
+            raise Unavailable(f"{self._bytes} bytes are waiting; try again later")
         if self.waiting >= self._max_waiting:
             raise Unavailable(f"{self.waiting} requests are waiting; try again later")
         loop = asyncio.get_running_loop()
         now = loop.time()
         item = Waiting(
             priority or LOWEST_PRIORITY, next(self._numbers), inputs, wanted, now + timeout if timeout else None, now,
-            loop.create_future(),
+            loop.create_future(), nbytes,
         )  # fmt: skip
         self._push(item)
         alarm = loop.call_at(item.deadline, item.fail, _late()) if item.deadline is not None else None
@@ -128,6 +133,7 @@ class Batcher:
     def _push(self, item: Waiting) -> None:
         heappush(self._queues.setdefault(self._key(item), []), item)
         item.queued = True
+        self._bytes += item.nbytes
         self.waiting += 1
         self._arrived.set()
 
@@ -135,6 +141,7 @@ class Batcher:
         """Forget an answered request that is still in a queue. Its place is freed when it comes first, or with many
         others."""
         item.queued, item.inputs = False, ()
+        self._bytes -= item.nbytes
         self.waiting -= 1
         self._left += 1
         if self._left > self._max_waiting:
@@ -195,6 +202,7 @@ class Batcher:
             batch.append(first)
             rows += first.rows
             _drop_left(queue)
+        self._bytes -= sum(item.nbytes for item in batch)
         self.waiting -= len(batch)
         return batch
 

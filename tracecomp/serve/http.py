@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import TypeVar
 
 from starlette.requests import ClientDisconnect, Request
@@ -62,20 +61,21 @@ async def read_body(request: Request, limit: int) -> memoryview:
 
 async def while_connected(request: Request, work: Coroutine[None, None, T]) -> T:
     """The result of ``work``, which is cancelled if the client leaves. The body must have been read."""
-    working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_left(request))
+    task = asyncio.current_task()
+    assert task is not None
+    watching = asyncio.ensure_future(_cancel_when_left(request, task))
     try:
-        await asyncio.wait((working, leaving), return_when=asyncio.FIRST_COMPLETED)
-        if not working.done():
-            raise ClientDisconnect
-        return working.result()
+        return await work
+    except asyncio.CancelledError:
+        if watching.done() and not watching.cancelled():
+            task.uncancel()
+            raise ClientDisconnect from None
+        raise
     finally:
-        for task in (working, leaving):
-            task.cancel()
-            with suppress(asyncio.CancelledError, Exception):
-                await task
+        watching.cancel()
 
 
-async def _left(request: Request) -> None:
+async def _cancel_when_left(request: Request, task: asyncio.Task[object]) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
+    task.cancel()

@@ -67,7 +67,7 @@ def _program(path: Path, settings: Settings) -> Loaded:
         raise TracecompError(f"{path.name} changes its state ({changed}) in every call; save a program that only reads")
     structure, paths = file.header["arguments"], file.header["paths"]
     places, plain = paths[0]["places"], dict(paths[0]["plain"])
-    names = _leaf_names(structure)
+    names = _leaf_names(structure, file.header.get("argument_names"))
     inputs = [
         TensorSpec(names[place], DATATYPES[dtype], _common_shape([p["arguments"][k][1] for p in paths]))
         for k, (place, (dtype, _)) in enumerate(zip(places, paths[0]["arguments"], strict=True))
@@ -100,8 +100,13 @@ def _program_rows(inputs: Sequence[TensorSpec], paths: Sequence[Mapping[str, Jso
     return 0, _no_batch(inputs)
 
 
-def _leaf_names(structure: Json) -> list[str]:
-    """A name for each leaf of the arguments: ``input_0``, and ``input_0.key`` within a dict."""
+def _leaf_names(structure: Json, given: Json) -> list[str]:
+    """A name for each leaf of the arguments: that of the argument, and ``x.key`` within a dict ``x``.
+
+    Older files do not have the arguments' names.
+    """
+    names = given if isinstance(given, list) and len(given) == len(structure) - 1 else []
+    names = [str(name) for name in names] or [f"input_{k}" for k in range(len(structure) - 1)]
 
     def walk(part: Json, name: str) -> list[str]:
         if part == "*":
@@ -110,7 +115,7 @@ def _leaf_names(structure: Json) -> list[str]:
         keys = parts.pop(0) if kind == "dict" else range(len(parts))
         return [leaf for key, inner in zip(keys, parts, strict=True) for leaf in walk(inner, f"{name}.{key}")]
 
-    return [leaf for k, part in enumerate(structure[1:]) for leaf in walk(part, f"input_{k}")]
+    return [leaf for name, part in zip(names, structure[1:], strict=True) for leaf in walk(part, name)]
 
 
 # ---- modules, which are compiled here
@@ -198,5 +203,5 @@ def _no_batch(inputs: Sequence[TensorSpec]) -> str:
 
 def _arrays(result: object) -> list[Array]:
     """The arrays of nested results, in order."""
-    leaves, _ = tree_flatten(result)
+    leaves = [result] if isinstance(result, np.ndarray) else tree_flatten(result)[0]
     return [leaf._data if isinstance(leaf, Tensor) else np.asarray(leaf) for leaf in leaves]
