@@ -12,6 +12,7 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
+from tracecomp.base.errors import TracecompError
 from tracecomp.export import Dim
 from tracecomp.serve.batching import Batcher
 from tracecomp.serve.frames import Parts
@@ -122,3 +123,45 @@ def test_answers_do_not_depend_on_batch_mates(name: str, save: Callable[[str, Pa
     together, batches = mixed(worker, requests)
     assert batches < len(requests) / 2
     assert together == alone
+
+
+@pytest.mark.parametrize(
+    ("mix", "reason"),
+    [
+        (lambda x: x - x.mean(0), "differs between a batch"),
+        (lambda x: torch.softmax(x, 0), "differs between a batch"),
+        (lambda x: x.sum(0), "has no row for each row"),
+        (lambda x: x * 2 if x[0, 0] < 9 else x, "depends on values"),
+    ],
+)
+def test_models_that_mix_rows_run_alone(mix: Callable[..., Any], reason: str, tmp_path: Path) -> None:
+    sizes = {"x": {0: Dim("rows", max=4)}}
+    torch.compile(mix).save(tmp_path / "m.tcp", torch.ones(2, 3), kind="graph", dynamic_shapes=sizes)
+    worker = Worker(tmp_path / "m.tcp", Settings())
+    assert worker.signature.max_rows == 0 and reason in worker.signature.not_batched
+    x = np.random.default_rng(0).random((3, 3), np.float32)
+    (answer,) = worker.run([of_array("x", x)], ())
+    assert answer.array().tobytes() == np.asarray(mix(torch.tensor(x))).tobytes()
+
+
+def test_programs_without_single_rows_run_alone(tmp_path: Path) -> None:
+    sizes = {"x": {0: Dim("rows", min=2, max=4)}}
+    torch.compile(lambda x: x * 2).save(tmp_path / "m.tcp", torch.ones(2, 3), kind="graph", dynamic_shapes=sizes)
+    program = torch.export.export(nn.Tanh(), (torch.ones(2, 3),), dynamic_shapes=({0: Dim("rows", min=2, max=4)},))
+    torch.export.save(program, tmp_path / "m.pt2")
+    for name in ("m.tcp", "m.pt2"):
+        worker = Worker(tmp_path / name, Settings())
+        assert worker.signature.max_rows == 0 and "does not include 1" in worker.signature.not_batched
+
+
+def test_programs_that_write_state_are_refused(tmp_path: Path) -> None:
+    count = torch.zeros(1)
+
+    @torch.compile
+    def step(x: torch.Tensor) -> torch.Tensor:
+        count.add_(1)
+        return x + count
+
+    step.save(tmp_path / "m.tcp", torch.ones(2), kind="graph")
+    with pytest.raises(TracecompError, match=r"m\.tcp changes its state"):
+        Worker(tmp_path / "m.tcp", Settings())

@@ -21,11 +21,14 @@ from tracecomp.serve.tensors import DATATYPES, Array
 from tracecomp.utils._pytree import tree_flatten, tree_unflatten
 from tracecomp_runtime import Container
 from tracecomp_runtime.nesting import unflatten
+from tracecomp_runtime.open_sizes import numbers
 
 Json: TypeAlias = Any
 """A value of a program file's header."""
 Message: TypeAlias = Any
 """A message of package onnx, which has no types."""
+_NO_SINGLE_ROW = "the open first size does not include 1"
+SIZE = 8  # the first guess of an open size
 UNLIMITED = 1 << 30  # rows; the maximum of an open size without a limit
 
 
@@ -33,12 +36,14 @@ UNLIMITED = 1 << 30  # rows; the maximum of an open size without a limit
 class Loaded:
     """A model that runs on arrays, in the order of ``inputs``; ``output_names`` may be unknown before the first run.
 
+    ``example_shapes`` are shapes of the inputs in a possible call.
     ``max_rows`` is the largest open first size that all inputs share, and 0 with ``not_batched`` as the reason where
     there is none. ``exact`` models run at any number of rows; others are compiled for some numbers.
     """
 
     platform: str
     inputs: list[TensorSpec]
+    example_shapes: Sequence[tuple[int, ...]]
     output_names: list[str] | None
     run: Callable[[Sequence[Array]], list[Array]]
     max_rows: int
@@ -78,7 +83,8 @@ def _program(path: Path, settings: Settings) -> Loaded:
         return _arrays(program(*unflatten(structure, iter([leaves[k] for k in range(len(leaves))]))))
 
     max_rows, reason = _program_rows(inputs, paths)
-    return Loaded(f"tracecomp_{file.header['kind']}", inputs, None, run, max_rows, reason, exact=True)
+    shapes = _program_shapes(paths[0])
+    return Loaded(f"tracecomp_{file.header['kind']}", inputs, shapes, None, run, max_rows, reason, exact=True)
 
 
 def _common_shape(shapes: Sequence[Sequence[Json]]) -> tuple[int, ...]:
@@ -86,6 +92,13 @@ def _common_shape(shapes: Sequence[Sequence[Json]]) -> tuple[int, ...]:
     if len({len(shape) for shape in shapes}) > 1:
         raise TracecompError("the program was saved for several numbers of dimensions; save one program for each")
     return tuple(s[0] if type(s[0]) is int and len({*map(str, s)}) == 1 else OPEN for s in zip(*shapes, strict=True))
+
+
+def _program_shapes(path: Mapping[str, Json]) -> list[tuple[int, ...]]:
+    """Shapes of the arguments of a path, with sizes in its ranges."""
+    ranges = path["sizes"]["ranges"] if path["sizes"] else ()
+    sizes = [min(max(low, SIZE), high) for low, high, _ in ranges]
+    return [numbers(shape, sizes) for _, shape in path["arguments"]]
 
 
 def _program_rows(inputs: Sequence[TensorSpec], paths: Sequence[Mapping[str, Json]]) -> tuple[int, str]:
@@ -96,7 +109,9 @@ def _program_rows(inputs: Sequence[TensorSpec], paths: Sequence[Mapping[str, Jso
         if path["sizes"] and firsts and all(type(f) is list and f == firsts[0] for f in firsts):
             (atoms, factor), *more = firsts[0]
             if not more and factor == 1 and len(atoms) == 1 and type(atoms[0]) is int:
-                return int(path["sizes"]["ranges"][atoms[0]][1]), ""
+                low, high, _ = path["sizes"]["ranges"][atoms[0]]
+                has_one = low == 1 or any(all(shape[:1] == [1] for _, shape in p["arguments"]) for p in paths)
+                return (int(high), "") if has_one else (0, _NO_SINGLE_ROW)
     return 0, _no_batch(inputs)
 
 
@@ -139,7 +154,8 @@ def _onnx(path: Path) -> Loaded:
         max_rows, reason = 0, f"{', '.join(sorted(control))} may depend on values of the whole batch"
     elif not _share_rows(inputs, symbols):
         max_rows, reason = 0, _no_batch(inputs)
-    return Loaded("onnx", inputs, module.output_names, _compiled(module), max_rows, reason)
+    shapes = [tuple(SIZE if n == OPEN else n for n in spec.shape) for spec in inputs]
+    return Loaded("onnx", inputs, shapes, module.output_names, _compiled(module), max_rows, reason)
 
 
 _VALUE_DEPENDENT = frozenset(("If", "Loop", "Scan", "NonZero", "Unique", "NonMaxSuppression", "Compress"))
@@ -178,9 +194,11 @@ def _exported(path: Path) -> Loaded:
     firsts = {shapes[name][:1] for name in names}
     max_rows, reason = 0, _no_batch(inputs)
     if len(firsts) == 1 and (symbol := firsts.pop()) and symbol[0] in program.range_constraints:
-        max_rows, reason = int(min(program.range_constraints[symbol[0]].upper, UNLIMITED)), ""
+        rows = program.range_constraints[symbol[0]]
+        max_rows, reason = (0, _NO_SINGLE_ROW) if rows.lower > 1 else (int(min(rows.upper, UNLIMITED)), "")
     output_names = [name for name in signature.user_outputs if isinstance(name, str)]
-    return Loaded("tracecomp_exported", inputs, output_names, _compiled(call), max_rows, reason)
+    examples = [leaves[k]._data.shape for k in places]
+    return Loaded("tracecomp_exported", inputs, examples, output_names, _compiled(call), max_rows, reason)
 
 
 def _closed(shape: Sequence[object]) -> tuple[int, ...]:

@@ -16,8 +16,6 @@ from tracecomp_runtime.tensors import dtype_of
 
 _ROWS = 4
 """Different rows of the examples. Batches repeat them, so few runs of single rows suffice for the comparison."""
-_SIZE = 8
-"""The first guess of open sizes behind the first."""
 
 
 def prepare(model: Loaded, settings: Settings) -> tuple[Signature, Sequence[int]]:
@@ -28,16 +26,21 @@ def prepare(model: Loaded, settings: Settings) -> tuple[Signature, Sequence[int]
     inputs = [replace(s, name=n) for s, n in zip(model.inputs, _names(settings.input_names, model.inputs), strict=True)]
     rows = min(model.max_rows, settings.max_batch_size)
     reason = model.not_batched or ("" if rows > 1 else "max_batch_size is 1")
-    examples = [_example(spec, settings, model.max_rows > 0) for spec in inputs]
+    shapes = [_shape(spec, known, settings) for spec, known in zip(inputs, model.example_shapes, strict=True)]
+    examples = [
+        _example(spec, (_ROWS, *shape[1:]) if model.max_rows else shape)
+        for spec, shape in zip(inputs, shapes, strict=True)
+    ]
     try:
         singles = [model.run([e[k : k + 1] for e in examples]) for k in range(_ROWS)] if model.max_rows else []
         first = singles[0] if singles else model.run(examples)
     except Exception as error:  # a model may raise anything
         hint = "Set 'shapes' in its settings" if any(OPEN in s.shape[1:] for s in inputs) else "Check the file"
         raise TracecompError(f"the model fails on an example: {type(error).__name__}: {error}. {hint}") from error
-    counts = list(batch_sizes(rows)) if not reason else [1]
+    counts = [1] if reason else [*batch_sizes(rows)]
     if not reason:
-        reason = _difference(model, examples, singles, counts)
+        checked = {n + more for n in counts for more in (0, 1, n // 2)} if model.exact else counts
+        reason = _difference(model, examples, singles, [n for n in sorted(checked) if 1 < n <= rows])
     outputs = _outputs(model, settings, first)
     return Signature(inputs, outputs, model.platform, 0 if reason else rows, reason), counts
 
@@ -62,7 +65,7 @@ def _difference(
     model: Loaded, examples: Sequence[Array], singles: Sequence[Sequence[Array]], counts: Sequence[int]
 ) -> str:
     """Why answers would differ between a batch and single rows; nothing if all bits agree."""
-    for count in counts[1:]:
+    for count in counts:
         found = model.run([np.resize(e, (count, *e.shape[1:])) for e in examples])
         for number, array in enumerate(found):
             if array.shape[:1] != (count,):
@@ -74,13 +77,16 @@ def _difference(
     return ""
 
 
-def _example(spec: TensorSpec, settings: Settings, has_rows: bool) -> Array:
+def _shape(spec: TensorSpec, known: tuple[int, ...], settings: Settings) -> tuple[int, ...]:
+    """The shape of an input in the first runs: the settings' or a known one."""
+    shape = tuple(settings.shapes.get(spec.name, known))
+    if len(shape) != len(spec.shape) or any(n != size != OPEN for n, size in zip(shape, spec.shape, strict=True)):
+        raise TracecompError(f"'shapes' of input {spec.name!r} is {[*shape]}; the input is {[*spec.shape]}")
+    return shape
+
+
+def _example(spec: TensorSpec, shape: tuple[int, ...]) -> Array:
     """Values for the first runs. Integers are 0 and 1, which are valid indices and masks."""
-    shape = tuple(settings.shapes.get(spec.name, spec.shape))
-    if len(shape) != len(spec.shape):
-        raise TracecompError(f"'shapes' gives input {spec.name!r} {len(shape)} sizes; it has {len(spec.shape)}")
-    shape = tuple(_SIZE if n == OPEN else n for n in shape)
-    shape = (_ROWS, *shape[1:]) if has_rows else shape
     random = np.random.Generator(np.random.Philox(0))
     dtype = dtype_of(NUMPY_NAMES[spec.datatype])
     if spec.datatype in ("FP16", "BF16", "FP32", "FP64"):
