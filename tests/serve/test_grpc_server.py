@@ -46,6 +46,11 @@ def request(*values: float, datatype: str = "FP32", field: str = "fp32_contents"
     return message("ModelInferRequest")(**{"model_name": "triple", "inputs": [given], **more})
 
 
+async def until(holds: Callable[[], bool]) -> None:
+    while not holds():
+        await asyncio.sleep(0.001)
+
+
 def test_typed_contents_and_errors(models: Path) -> None:
     async def work(engine: Engine, call: Call) -> None:
         answer = await call(request(*range(6), id="a", parameters={"priority": {"int64_param": 1}}))
@@ -75,15 +80,12 @@ def test_deadlines_and_clients_that_leave(models: Path) -> None:
         (model,) = engine
         model.batcher.pause()
         waiting = call(request(*range(6)))
-        while not model.batcher.waiting:
-            await asyncio.sleep(0.001)
+        await until(lambda: model.batcher.waiting == 1)
         waiting.cancel()
-        while model.batcher.waiting:
-            await asyncio.sleep(0.001)
+        await until(lambda: model.batcher.waiting == 0)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call(request(*range(6)), timeout=0.01)
         assert caught.value.code() == grpc.StatusCode.DEADLINE_EXCEEDED
-        while model.batcher.waiting:
-            await asyncio.sleep(0.001)
+        await until(lambda: model.batcher.waiting == 0)
 
     serving(models, work)
