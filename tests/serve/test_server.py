@@ -34,8 +34,8 @@ def post(server: Server, path: str, body: Json) -> tuple[int, Json]:
     return status, json.loads(content)
 
 
-def rows(count: int) -> np.ndarray[Any, np.dtype[np.float32]]:
-    return np.random.default_rng(count).standard_normal((count, 6), np.float32)
+def rows(count: int, seed: int = 0) -> np.ndarray[Any, np.dtype[np.float32]]:
+    return np.random.default_rng(seed).standard_normal((count, 6), np.float32)
 
 
 def body(x: np.ndarray[Any, Any]) -> Json:
