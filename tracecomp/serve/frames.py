@@ -6,7 +6,8 @@ import asyncio
 import json
 import socket
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -49,14 +50,63 @@ def unpack(header: Header, body: memoryview) -> list[TensorData]:
     return found
 
 
-async def receive(reader: asyncio.StreamReader) -> tuple[Header, memoryview]:
-    """The next message. IncompleteReadError where the other process has closed the connection."""
-    header_length, body_length = _LENGTHS.unpack(await reader.readexactly(_LENGTHS.size))
-    header = json.loads(await reader.readexactly(header_length))
-    return header, memoryview(await reader.readexactly(body_length))
+def _joined(buffers: list[Buffer]) -> list[Buffer]:
+    return [b"".join(buffers)] if sum(map(len, buffers)) <= _SMALL else buffers
 
 
-class Channel:
+class ServerChannel:
+    """The server's end of the connection, for coroutines of one event loop. OSError where it is closed."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self._connection = connection
+        self._loop = asyncio.get_running_loop()
+        self._users = 0
+        self._is_closing = False
+
+    async def receive(self) -> tuple[Header, memoryview]:
+        """The next message."""
+        with self._in_use():
+            header_length, body_length = _LENGTHS.unpack(await self._read(_LENGTHS.size))
+            header = json.loads(bytes(await self._read(header_length)))
+            return header, await self._read(body_length)
+
+    async def send(self, header: Header, parts: Parts = ()) -> None:
+        """Send a message."""
+        with self._in_use():
+            for buffer in _joined(pack(header, parts)):
+                await self._loop.sock_sendall(self._connection, buffer)
+
+    def close(self) -> None:
+        """Close the connection, which ends the worker. A coroutine that waits for a message gets OSError."""
+        self._is_closing = True
+        with suppress(OSError):
+            self._connection.shutdown(socket.SHUT_RDWR)  # wakes the coroutine; a closed descriptor would not
+        if not self._users:
+            self._connection.close()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        self._users += 1
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if self._is_closing and not self._users:
+                self._connection.close()
+
+    async def _read(self, length: int) -> memoryview:
+        memory = np.empty(length, np.uint8).data
+        position = 0
+        while position < length:
+            count = await self._loop.sock_recv_into(self._connection, memory[position:])
+            if not count:
+                raise ConnectionResetError
+            position += count
+        return memory
+
+
+class WorkerChannel:
     """The worker's end of the connection, with blocking calls. EOFError where the server has closed it."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -70,10 +120,7 @@ class Channel:
 
     def send(self, header: Header, parts: Parts = ()) -> None:
         """Send a message."""
-        buffers = pack(header, parts)
-        if sum(map(len, buffers)) <= _SMALL:
-            buffers = [b"".join(buffers)]
-        for buffer in buffers:
+        for buffer in _joined(pack(header, parts)):
             self._connection.sendall(buffer)
 
     def _read(self, length: int) -> memoryview:

@@ -40,7 +40,7 @@ class WorkerProcess:
         self.starts = 0
         self.pid: int | None = None
         self._path, self._settings, self._changed = path, settings, changed
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._channel: frames.ServerChannel | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -60,14 +60,13 @@ class WorkerProcess:
         Only one call at a time is allowed. A cancelled call would leave its answer to the next one, so callers shield
         it.
         """
-        if self._streams is None:
+        channel = self._channel
+        if channel is None:
             raise WorkerDied
-        reader, writer = self._streams
         try:
-            writer.writelines(frames.pack({"wanted": [*wanted]}, parts))
-            await writer.drain()
-            header, body = await frames.receive(reader)
-        except (OSError, asyncio.IncompleteReadError):
+            await channel.send({"wanted": [*wanted]}, parts)
+            header, body = await channel.receive()
+        except OSError:
             raise WorkerDied from None
         if "error" in header:
             raise _error(header["error"])
@@ -86,27 +85,27 @@ class WorkerProcess:
 
     async def _one_life(self) -> tuple[bool, bool]:
         """Run one process until it ends; whether it was ready, and whether the next one would fail in the same way."""
-        process, reader, writer = await self._spawn()
+        process, channel = await self._spawn()
         try:
-            writer.writelines(frames.pack({"path": str(self._path), "settings": self._settings.to_json()}))
-            header, _ = await frames.receive(reader)
+            await channel.send({"path": str(self._path), "settings": self._settings.to_json()})
+            header, _ = await channel.receive()
             if "error" in header:
                 self.failure = header["error"][1]
                 return False, True
-            self._streams = reader, writer
+            self._channel = channel
             self._become(Signature.from_json(header["signature"]), "")
             await process.wait()
             return True, False
-        except (OSError, asyncio.IncompleteReadError):
+        except OSError:
             return False, False
         finally:
-            self._streams = None
+            self._channel = None
             if self.signature is not None:
                 self._become(None, "the model's process has ended and is starting again")
-            writer.close()
+            channel.close()
             await _end(process)
 
-    async def _spawn(self) -> tuple[asyncio.subprocess.Process, asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _spawn(self) -> tuple[asyncio.subprocess.Process, frames.ServerChannel]:
         here, there = socket.socketpair()
         with there:
             process = await asyncio.create_subprocess_exec(
@@ -115,7 +114,7 @@ class WorkerProcess:
             )  # fmt: skip
         self.starts += 1
         self.pid = process.pid
-        return process, *await asyncio.open_unix_connection(sock=here, limit=1 << 20)
+        return process, frames.ServerChannel(here)
 
     def _give_up(self, reason: str) -> None:
         self.is_given_up = True

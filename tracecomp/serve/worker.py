@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tracecomp import set_num_threads
 from tracecomp.serve.errors import InvalidRequest, ModelFailed, ServeError, Unavailable
-from tracecomp.serve.frames import Channel, Header, unpack
+from tracecomp.serve.frames import Header, WorkerChannel, unpack
 from tracecomp.serve.loading import Loaded, load
 from tracecomp.serve.settings import Settings
 from tracecomp.serve.signature import Signature
@@ -48,7 +48,7 @@ class Worker:
         return [of_array(n, a[:rows] if rows else a) for n, a in named if not wanted or n in wanted]
 
 
-def serve(channel: Channel) -> None:
+def serve(channel: WorkerChannel) -> None:
     """Load the model that the first message names, then answer until the server closes the connection."""
     told, _ = channel.receive()
     try:
@@ -62,7 +62,7 @@ def serve(channel: Channel) -> None:
         _answer(channel, worker, header, body)
 
 
-def _answer(channel: Channel, worker: Worker, header: Header, body: memoryview) -> None:
+def _answer(channel: WorkerChannel, worker: Worker, header: Header, body: memoryview) -> None:
     try:
         found = worker.run(unpack(header, body), header["wanted"])
     except ServeError as error:
@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> int:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides when to stop
     with socket.socket(fileno=int(argv[0])) as connection:
         try:
-            serve(Channel(connection))
+            serve(WorkerChannel(connection))
         except (EOFError, ConnectionError):
             return 0
     return 0
