@@ -37,8 +37,9 @@ def test_a_model_answers_threads(models: Path) -> None:
         assert later["output_0"].shape == (2, 6)
         with pytest.raises(InvalidRequest, match="expected FP32"):
             model.infer({"x": np.ones((1, 6))})
+        model._loop.call_soon_threadsafe(model._version.batcher.pause)
         with pytest.raises(DeadlineExceeded):
-            model.infer({"x": np.ones((1, 6), np.float32)}, timeout=1e-9)
+            model.infer({"x": np.ones((1, 6), np.float32)}, timeout=0.01)
     model.close()  # a second time
     with pytest.raises(Unavailable, match="closed"):
         model.infer({"x": np.ones((1, 6), np.float32)})

@@ -125,6 +125,18 @@ def test_answers_do_not_depend_on_batch_mates(name: str, save: Callable[[str, Pa
     assert together == alone
 
 
+def test_further_shapes_run_eagerly_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tracecomp.serve.loading.MOST_SHAPES", 5)
+    sizes = ({0: Dim("rows", max=4), 1: Dim("length", max=12)},)
+    program = torch.export.export(module("attention"), (torch.ones(2, 9, 16),), dynamic_shapes=sizes)
+    torch.export.save(program, tmp_path / "m.pt2")
+    worker, random = Worker(tmp_path / "m.pt2", Settings()), np.random.default_rng(0)
+    shapes = [(rows, length, 16) for length in (9, 5, 7) for rows in (1, 2)]
+    requests = [of_array("x", random.standard_normal(shape, np.float32)) for shape in shapes * 2]
+    alone = [bytes(worker.run([request], ())[0].data) for request in requests]
+    assert mixed(worker, requests)[0] == alone
+
+
 @pytest.mark.parametrize(
     ("mix", "reason"),
     [

@@ -28,6 +28,7 @@ Json: TypeAlias = Any
 Message: TypeAlias = Any
 """A message of package onnx, which has no types."""
 _NO_SINGLE_ROW = "the open first size does not include 1"
+MOST_SHAPES = 16  # that a model is compiled for; each program may have its own copy of packed weights
 SIZE = 8  # the first guess of an open size
 UNLIMITED = 1 << 30  # rows; the maximum of an open size without a limit
 
@@ -206,11 +207,15 @@ def _closed(shape: Sequence[object]) -> tuple[int, ...]:
 
 
 def _compiled(call: Callable[..., object]) -> Callable[[Sequence[Array]], list[Array]]:
-    compiled = compile(lambda *tensors: call(*tensors), dynamic=False)
+    """``call`` on arrays, compiled for the first tuples of shapes. Others run eagerly, with the same bits."""
+    kept: dict[tuple[tuple[int, ...], ...], Callable[..., object]] = {}
 
     def run(arrays: Sequence[Array]) -> list[Array]:
+        shapes = tuple(array.shape for array in arrays)
+        if shapes not in kept and len(kept) < MOST_SHAPES:
+            kept[shapes] = compile(lambda *tensors: call(*tensors), dynamic=False)
         with no_grad():
-            return _arrays(compiled(*[Tensor._wrap(array) for array in arrays]))
+            return _arrays(kept.get(shapes, call)(*[Tensor._wrap(array) for array in arrays]))
 
     return run
 
