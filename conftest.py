@@ -18,7 +18,7 @@ sys.dont_write_bytecode = False
 collect_ignore = []  # modules with examples are imported
 if find_spec("tensorboard") is None:
     collect_ignore.append("tracecomp/utils/tensorboard")
-if not all(map(find_spec, ("starlette", "uvicorn", "grpc", "pydantic"))):
+if not all(map(find_spec, ("starlette", "uvicorn", "grpc", "pydantic", "prometheus_client"))):
     collect_ignore.append("tracecomp/serve")
 
 

@@ -11,6 +11,7 @@ import pytest
 
 import tracecomp as torch
 from tests.serve.conftest import ROOT, Server
+from tests.serve.test_extra import SERVING
 from tests.serve.test_server import call
 
 
@@ -32,7 +33,7 @@ def test_a_port_is_taken(server: Server, models: Path) -> None:
 
 def test_the_packages_are_missing() -> None:
     code = (
-        "import sys\nfor name in ('starlette', 'uvicorn', 'grpc', 'pydantic'): sys.modules[name] = None\n"
+        f"import sys\nsys.modules.update(dict.fromkeys({SERVING}))\n"
         "from tracecomp.__main__ import main\nsys.exit(main(['serve', '.']))"
     )
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}

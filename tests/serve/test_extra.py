@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-SERVING = ("starlette", "uvicorn", "grpc", "pydantic")
+SERVING = ("starlette", "uvicorn", "grpc", "pydantic", "prometheus_client")
 """Packages without which the server's tests cannot be imported."""
 
 

@@ -9,6 +9,9 @@ from os import PathLike
 from pathlib import Path
 
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tracecomp.serve.engine import Engine
@@ -29,6 +32,7 @@ class App:
         self.engine = engine
         self._loop: asyncio.AbstractEventLoop | None = None
         routes = [*V2Routes(engine, max_body_bytes).routes(), *TorchServeRoutes(engine, max_body_bytes).routes()]
+        routes.append(Route("/metrics", self._metrics))
         self._inner = Starlette(routes=routes, lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -50,6 +54,10 @@ class App:
         """End the models' processes."""
         await self.engine.close()
         self._loop = None
+
+    async def _metrics(self, request: Request) -> Response:
+        text, media_type = self.engine.metrics.text(request.headers.get("accept", ""))
+        return Response(text, media_type=media_type)
 
     @asynccontextmanager
     async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:

@@ -18,6 +18,8 @@ from tracecomp.serve.process import WorkerDied
 from tracecomp.serve.tensors import TensorData
 
 Run = Callable[[Parts, Sequence[str]], Awaitable[list[TensorData]]]
+Computed = Callable[[int, Sequence[float], float], None]
+"""Called after each batch with its rows, the seconds that its requests waited, and those that it took."""
 LOWEST_PRIORITY = 1 << 31  # behind every priority that a client may name
 
 
@@ -59,11 +61,11 @@ class Batcher:
     model is ready and calls ``resume``. Nothing runs before.
     """
 
-    def __init__(self, run: Run, max_delay: float, max_waiting: int) -> None:
+    def __init__(self, run: Run, max_delay: float, max_waiting: int, computed: Computed | None = None) -> None:
         self.max_rows = 0
         self.batches = 0
         """Batches that have been computed."""
-        self._run, self._max_delay, self._max_waiting = run, max_delay, max_waiting
+        self._run, self._max_delay, self._max_waiting, self._computed = run, max_delay, max_waiting, computed
         self._queues: dict[Key, list[Waiting]] = {}
         self.waiting = 0
         """Requests in the queues."""
@@ -210,6 +212,8 @@ class Batcher:
 
     async def _compute(self, batch: Sequence[Waiting]) -> None:
         wanted: Sequence[str] = batch[0].wanted if len(batch) == 1 else ()
+        loop = asyncio.get_running_loop()
+        start = loop.time()
         try:
             outputs = await self._run(_together([item.inputs for item in batch]), wanted)
         except asyncio.CancelledError:
@@ -227,6 +231,9 @@ class Batcher:
         else:
             self.batches += 1
             _share(batch, outputs)
+            if self._computed is not None:
+                waited = [start - item.arrival for item in batch]
+                self._computed(sum(item.rows for item in batch), waited, loop.time() - start)
 
     def _again(self, batch: Sequence[Waiting]) -> None:
         """The process died: each request is sent once more, alone, because one of them may be the cause."""

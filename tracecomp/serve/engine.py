@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tracecomp.serve.batching import Batcher
-from tracecomp.serve.errors import NotFound, Unavailable
+from tracecomp.serve.errors import NotFound, ServeError, Unavailable
+from tracecomp.serve.metrics import Metrics, ModelMetrics
 from tracecomp.serve.process import WorkerProcess
 from tracecomp.serve.repository import Entry, entries
 from tracecomp.serve.signature import Signature
@@ -34,11 +35,15 @@ class Inference:
 class ModelVersion:
     """One version of a model: its process and its queue."""
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: Entry, metrics: Metrics) -> None:
         self.entry = entry
         self.name, self.version = entry.name, entry.version
-        self.process = WorkerProcess(entry.path, entry.settings, self._changed)
-        self.batcher = Batcher(self.process.run, entry.settings.max_delay_ms / 1000, entry.settings.max_queue)
+        self._metrics = ModelMetrics(metrics, entry.name, entry.version)
+        self.process = WorkerProcess(entry.path, entry.settings, self._changed, self._metrics.started)
+        settings = entry.settings
+        self.batcher = Batcher(
+            self.process.run, settings.max_delay_ms / 1000, settings.max_queue, self._metrics.computed
+        )
         self._signature: Signature | None = None
         self._settled = asyncio.Event()
 
@@ -70,6 +75,18 @@ class ModelVersion:
 
     async def infer(self, request: Inference) -> list[TensorData]:
         """The outputs for a request. ServeError is the reason for none."""
+        status = 499  # the client has left
+        try:
+            outputs = await self._submit(request)
+            status = 200
+        except ServeError as error:
+            status = error.status
+            raise
+        finally:
+            self._metrics.answered(status)
+        return outputs
+
+    async def _submit(self, request: Inference) -> list[TensorData]:
         signature = self.signature
         inputs = signature.in_order(request.inputs)
         signature.check_outputs(request.wanted)
@@ -93,6 +110,7 @@ class Engine:
 
     def __init__(self, models: Sequence[Entry]) -> None:
         self.entries = models
+        self.metrics = Metrics()
         self._models: dict[str, dict[str, ModelVersion]] = {}
 
     @classmethod
@@ -107,7 +125,7 @@ class Engine:
 
     def add(self, entry: Entry) -> ModelVersion:
         """Start a version; it becomes the default one if it is the newest."""
-        made = ModelVersion(entry)
+        made = ModelVersion(entry, self.metrics)
         versions = {**self._models.get(entry.name, {}), entry.version: made}
         self._models[entry.name] = dict(sorted(versions.items(), key=lambda item: item[1].entry.order))
         made.start()

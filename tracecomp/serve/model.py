@@ -17,6 +17,7 @@ import numpy.typing as npt
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.engine import Inference, ModelVersion
 from tracecomp.serve.errors import Unavailable
+from tracecomp.serve.metrics import Metrics
 from tracecomp.serve.repository import Entry
 from tracecomp.serve.settings import Settings
 from tracecomp.serve.signature import TensorSpec
@@ -115,7 +116,7 @@ class Model:
 
 
 async def _started(entry: Entry) -> ModelVersion:
-    made = ModelVersion(entry)
+    made = ModelVersion(entry, Metrics())
     made.start()
     return made
 

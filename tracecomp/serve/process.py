@@ -30,16 +30,17 @@ class WorkerDied(Exception):
 class WorkerProcess:
     """One model version's process. While the model is not ready, ``signature`` is None and ``failure`` is the reason.
 
-    ``changed`` is called when they change. ``is_given_up``: the process is not started again.
+    ``changed`` is called when they change, and ``started`` at each start. If ``is_given_up``, no process will start.
     """
 
-    def __init__(self, path: Path, settings: Settings, changed: Callable[[], None]) -> None:
+    def __init__(
+        self, path: Path, settings: Settings, changed: Callable[[], None], started: Callable[[], None]
+    ) -> None:
         self.signature: Signature | None = None
         self.failure = "the model is loading"
         self.is_given_up = False
-        self.starts = 0
         self.pid: int | None = None
-        self._path, self._settings, self._changed = path, settings, changed
+        self._path, self._settings, self._changed, self._started = path, settings, changed, started
         self._channel: frames.ServerChannel | None = None
         self._keeper: asyncio.Task[None] | None = None
 
@@ -66,11 +67,15 @@ class WorkerProcess:
         try:
             await channel.send({"wanted": [*wanted]}, parts)
             header, body = await channel.receive()
+            outputs = [] if "error" in header else frames.unpack(header, body)
         except OSError:
+            raise WorkerDied from None
+        except Exception:  # a message that cannot be read ends the process
+            channel.close()
             raise WorkerDied from None
         if "error" in header:
             raise _error(header["error"])
-        return frames.unpack(header, body)
+        return outputs
 
     async def _keep(self) -> None:
         failures = 0
@@ -112,7 +117,7 @@ class WorkerProcess:
                 sys.executable, "-m", "tracecomp.serve.worker", str(there.fileno()), stdin=asyncio.subprocess.DEVNULL,
                 pass_fds=[there.fileno()], env=_environment(),
             )  # fmt: skip
-        self.starts += 1
+        self._started()
         self.pid = process.pid
         return process, frames.ServerChannel(here)
 
