@@ -15,8 +15,11 @@ from _pytest.doctest import DoctestItem
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-if find_spec("tensorboard") is None:  # modules with examples are imported
-    collect_ignore = ["tracecomp/utils/tensorboard"]
+collect_ignore = []  # modules with examples are imported
+if find_spec("tensorboard") is None:
+    collect_ignore.append("tracecomp/utils/tensorboard")
+if not all(map(find_spec, ("starlette", "uvicorn", "grpc", "pydantic", "prometheus_client"))):
+    collect_ignore.append("tracecomp/serve")
 
 
 @pytest.hookimpl(optionalhook=True)

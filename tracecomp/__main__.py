@@ -15,6 +15,7 @@ from tracecomp.base.errors import TracecompError, is_user_file
 from tracecomp.demo import demo
 from tracecomp.inspect import cache_command, dump_commands, environment, measuring, scheduling
 from tracecomp.inspect.command import UsageError, subcommands
+from tracecomp.serve import command as serve_command
 from tracecomp.torch_compat import command as torch_compat
 from tracecomp.torch_compat import doctor
 
@@ -47,6 +48,7 @@ def parser() -> argparse.ArgumentParser:
     dump_commands.add_command(commands)
     torch_compat.subcommands(commands)
     doctor.add_command(commands)
+    serve_command.add_command(commands)
     cache_command.add_command(commands)
     environment.add_command(commands)
     commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)

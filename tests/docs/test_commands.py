@@ -18,6 +18,7 @@ from tests.docs.blocks import without_code_blocks
 ROOT = Path(__file__).parents[2]
 PAGES = ["CONTRIBUTING.md", "README.md", *sorted(p.relative_to(ROOT).as_posix() for p in (ROOT / "docs").glob("*.md"))]
 
+SERVING = re.findall(r"^(?:python -m tracecomp serve|curl) .*$", (ROOT / "docs/serving.md").read_text(), re.MULTILINE)
 CI, SUITE = "installs packages; .ci/run installs the same", "runs tests that are part of the suite"
 NOT_RUN = {
     "pip install .": ".ci/run builds the wheel and installs it",
@@ -30,6 +31,8 @@ NOT_RUN = {
     'pip install -e ".[peers,plot]"': CI,
     "pip install '.[mpi]'": CI,
     'pip install ".[onnx]"': CI,
+    'pip install ".[serve]"': CI,
+    **dict.fromkeys(SERVING, "tests/serve/test_page.py runs it with free ports"),
     "python -m benchmarks run": "takes hours",
     "python -m benchmarks run --classes matmul softmax --engines tracecomp,torch --threads 1 --quick": "takes minutes",
     "python -m benchmarks show results.json": "needs the results of a run; tests/benchmarks tests its parts",

@@ -401,6 +401,14 @@ def test_programs_compile() -> None:
         assert np.array_equal(step(x).detach().numpy(), torch.compile(model)(x).detach().numpy())
 
 
+def test_programs_compile_without_gradients() -> None:
+    """Operators are read from a module that resolves their names late, which is not a change of the program's."""
+    compiled = torch.compile(export(nn.Linear(3, 2), (torch.ones(4, 3),)).module(), fullgraph=True)
+    with torch.no_grad():
+        for _ in range(4):
+            assert compiled(torch.ones(4, 3)).shape == (4, 2)
+
+
 def test_graphs_have_no_more_inputs_than_they_say() -> None:
     program = export(Counting(), (torch.ones(5, 3),))
     program.validate()

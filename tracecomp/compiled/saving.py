@@ -33,8 +33,8 @@ def save(
         raise ValueError(f"save(): kind must be 'code' or 'graph', got {kind!r}")
     with config.override(fast_math=compiled.fast_math or config.current().fast_math):
         if kind == "graph":
-            return save_graph(path, compiled._name, cases)
-        return save_code(path, compiled._name, cases, chosen(levels))
+            return save_graph(path, compiled._name, cases, names)
+        return save_code(path, compiled._name, cases, names, chosen(levels))
 
 
 def _cases(compiled: Compiled, args: tuple[object, ...]) -> list[Case]:

@@ -77,12 +77,16 @@ class Case:
     left_open: LeftOpen | None = None
 
 
-def save_code(path: str | os.PathLike[str], name: str, cases: Sequence[Case], levels: Mapping[str, Level]) -> str:
+def save_code(
+    path: str | os.PathLike[str], name: str, cases: Sequence[Case], names: Sequence[str], levels: Mapping[str, Level]
+) -> str:  # fmt: skip
     """Write the recordings of one function as machine code for ``levels``; returns the file's digest.
+
+    ``names`` are those of its arguments.
 
     CaptureError for what only a Python process can do: tensors in other places, effects, routines of the host.
     """
-    file = _File(name)
+    file = _File(name, names)
     found = [_Path(file, case) for case in cases]
     header, sections = file.header("code", found, cases), {}
     for level, how in levels.items():
@@ -98,9 +102,9 @@ def save_code(path: str | os.PathLike[str], name: str, cases: Sequence[Case], le
     return write(path, header, {**sections, "tensors": tensors.to_bytes(file.arrays)})
 
 
-def save_graph(path: str | os.PathLike[str], name: str, cases: Sequence[Case]) -> str:
+def save_graph(path: str | os.PathLike[str], name: str, cases: Sequence[Case], names: Sequence[str]) -> str:
     """Write the recordings of one function as text, which is compiled where it is loaded; returns the file's digest."""
-    file = _File(name)
+    file = _File(name, names)
     found = [_Path(file, case) for case in cases]
     header, sections = file.header("graph", found, cases), {}
     header["fast_math"] = config.current().fast_math
@@ -180,8 +184,9 @@ def code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], level: L
 class _File:
     """Common parts of a function's paths: names of state, arrays, the structure of arguments."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, names: Sequence[str]) -> None:
         self.name = name
+        self.argument_names = names
         self.arrays: dict[str, Array] = {}
         self.state: list[str] = []
         self.written: set[str] = set()
@@ -195,7 +200,8 @@ class _File:
         if len(structures) > 1:
             raise CaptureError(f"{self.name} cannot be saved: its examples have different structures")
         return {
-            "kind": kind, "name": self.name, "arguments": next(iter(structures.values())), "state": self.state,
+            "kind": kind, "name": self.name, "argument_names": self.argument_names,
+            "arguments": next(iter(structures.values())), "state": self.state,
             "written": sorted(self.written), "numbers": self.numbers, "paths": [p.described() for p in paths],
             "levels": {}, "graphs": [],
         }  # fmt: skip

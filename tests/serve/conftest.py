@@ -1,0 +1,73 @@
+"""A folder of small models, and a server process for them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+import tracecomp as torch
+from tests.serve.test_extra import SERVING
+from tracecomp import nn
+from tracecomp.export import Dim
+
+if not all(map(find_spec, SERVING)):
+    collect_ignore_glob = ["test_[!e]*.py"]  # all but test_extra.py, which is skipped with the reason
+
+ROOT = Path(__file__).parents[2]
+
+
+class Server:
+    """A running server: its process and the ports it has printed."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-m", "tracecomp", "serve", str(folder), "--port", "0", "--grpc-port", "0", *options]
+        environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        assert self.process.stdout is not None
+        self.told = self.process.stdout.readline()
+        found = re.search(r"http://127\.0\.0\.1:(\d+) and grpc://127\.0\.0\.1:(\d+)", self.told)
+        assert found, self.told
+        self.port, self.grpc_port = int(found[1]), int(found[2])
+        self.process.stdout.readline()  # "ready"
+
+    def stop(self) -> int:
+        """Send SIGTERM; the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        with self.process:
+            return self.process.wait(60)
+
+
+def network() -> nn.Module:
+    """A small classifier with fixed weights."""
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 16), nn.ReLU(), nn.LayerNorm(16), nn.Linear(16, 3)).eval()
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a graph program, an exported program and two versions of one."""
+    folder = tmp_path_factory.mktemp("models")
+    module, x = network(), torch.ones(2, 6)
+    sizes = {"x": {0: Dim("rows", max=8)}}
+    torch.compile(lambda x: module(x)).save(folder / "graph.tcp", x, kind="graph", dynamic_shapes=sizes)
+    for version, factor in (("1", 1.0), ("3", 3.0)):
+        (folder / "scaled" / version).mkdir(parents=True)
+        scaled = torch.compile(lambda x, factor=factor: x * factor)
+        scaled.save(folder / "scaled" / version / "model.tcp", x, kind="graph", dynamic_shapes=sizes)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def server(models: Path) -> Iterator[Server]:
+    """A server of that folder."""
+    made = Server(models)
+    yield made
+    assert made.stop() == 0

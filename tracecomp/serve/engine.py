@@ -1,0 +1,172 @@
+"""All models of a server: their processes, their queues, and the requests to them.
+
+The methods belong to the event loop that ``start`` ran in. Nothing here knows HTTP or gRPC.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tracecomp.serve.batching import Batcher
+from tracecomp.serve.errors import NotFound, ServeError, Unavailable
+from tracecomp.serve.metrics import Metrics, ModelMetrics
+from tracecomp.serve.process import WorkerProcess
+from tracecomp.serve.repository import Entry, entries
+from tracecomp.serve.signature import Signature
+from tracecomp.serve.tensors import TensorData
+
+
+@dataclass(frozen=True)
+class Inference:
+    """A request: inputs in any order, and the names of the wanted outputs (all if none are given).
+
+    ``priority`` 1 is served first, 0 last. ``timeout`` is the number of seconds until DeadlineExceeded.
+    """
+
+    inputs: Sequence[TensorData]
+    wanted: Sequence[str] = ()
+    priority: int = 0
+    timeout: float | None = None
+
+
+class ModelVersion:
+    """One version of a model: its process and its queue."""
+
+    def __init__(self, entry: Entry, metrics: Metrics) -> None:
+        self.entry = entry
+        self.name, self.version = entry.name, entry.version
+        self._metrics = ModelMetrics(metrics, entry.name, entry.version)
+        self.process = WorkerProcess(entry.path, entry.settings, self._changed, self._metrics.started)
+        settings = entry.settings
+        self.batcher = Batcher(
+            self.process.run, settings.max_delay_ms / 1000, settings.max_queue, self._metrics.computed
+        )
+        self._signature: Signature | None = None
+        self._settled = asyncio.Event()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the process runs and the model's first runs are done."""
+        return self.process.signature is not None
+
+    @property
+    def signature(self) -> Signature:
+        """The inputs and outputs, once the model has been ready. Unavailable before."""
+        if self._signature is None or self.process.is_given_up:
+            raise Unavailable(f"model {self.name!r}, version {self.version}, is not ready: {self.process.failure}")
+        return self._signature
+
+    def start(self) -> None:
+        """Start the process and the queue."""
+        self.process.start()
+        self.batcher.start()
+
+    async def close(self) -> None:
+        """End both; waiting requests are refused."""
+        await self.batcher.close()
+        await self.process.close()
+
+    async def settled(self) -> None:
+        """Wait until the model is ready or cannot be loaded."""
+        await self._settled.wait()
+
+    async def infer(self, request: Inference) -> list[TensorData]:
+        """The outputs for a request. ServeError is the reason for none."""
+        status = 499  # the client has left
+        try:
+            outputs = await self._submit(request)
+            status = 200
+        except ServeError as error:
+            status = error.status
+            raise
+        finally:
+            self._metrics.answered(status)
+        return outputs
+
+    async def _submit(self, request: Inference) -> list[TensorData]:
+        signature = self.signature
+        inputs = signature.in_order(request.inputs)
+        signature.check_outputs(request.wanted)
+        return await self.batcher.submit(inputs, request.wanted, priority=request.priority, timeout=request.timeout)
+
+    def _changed(self) -> None:
+        signature = self.process.signature
+        if signature is not None:
+            self._signature = signature
+            self.batcher.resume(signature.max_rows)
+            self._settled.set()
+            return
+        self.batcher.pause()
+        if self.process.is_given_up:
+            self.batcher.refuse(self.process.failure)
+            self._settled.set()
+
+
+class Engine:
+    """The models of a folder, or given ones."""
+
+    def __init__(self, models: Sequence[Entry]) -> None:
+        self.entries = models
+        self.metrics = Metrics()
+        self._models: dict[str, dict[str, ModelVersion]] = {}
+
+    @classmethod
+    def of_folder(cls, folder: Path) -> Engine:
+        """The models of a folder. TracecompError describes a folder that cannot be read."""
+        return cls(entries(folder))
+
+    async def start(self) -> None:
+        """Start a process for each model, without waiting for them."""
+        for entry in self.entries:
+            self.add(entry)
+
+    def add(self, entry: Entry) -> ModelVersion:
+        """Start a version; it becomes the default one if it is the newest."""
+        made = ModelVersion(entry, self.metrics)
+        versions = {**self._models.get(entry.name, {}), entry.version: made}
+        self._models[entry.name] = dict(sorted(versions.items(), key=lambda item: item[1].entry.order))
+        made.start()
+        return made
+
+    async def remove(self, name: str, version: str) -> None:
+        """Stop a version; NotFound if it does not exist. Requests that wait for it are refused."""
+        model = self.find(name, version)
+        del self._models[name][version]
+        if not self._models[name]:
+            del self._models[name]
+        await model.close()
+
+    async def close(self) -> None:
+        """Stop all models."""
+        models, self._models = [*self], {}
+        await asyncio.gather(*[model.close() for model in models])
+
+    async def settled(self) -> None:
+        """Wait until every model is ready or cannot be loaded."""
+        await asyncio.gather(*[model.settled() for model in self])
+
+    def __iter__(self) -> Iterator[ModelVersion]:
+        for versions in self._models.values():
+            yield from versions.values()
+
+    @property
+    def models(self) -> Mapping[str, Mapping[str, ModelVersion]]:
+        """Name -> version -> model, oldest version first."""
+        return self._models
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every model is ready."""
+        return all(model.is_ready for model in self)
+
+    def find(self, name: str, version: str = "") -> ModelVersion:
+        """A version, the newest one if none is named. NotFound if there is none."""
+        versions = self._models.get(name)
+        if not versions:
+            raise NotFound(f"there is no model {name!r}")
+        if version and version not in versions:
+            raise NotFound(f"model {name!r} has no version {version!r}; it has {', '.join(versions)}")
+        return versions[version] if version else [*versions.values()][-1]

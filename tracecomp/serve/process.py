@@ -1,0 +1,147 @@
+"""The server's handle on a worker process: it starts it, sends it batches, and starts it again if it dies."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from tracecomp.serve import frames
+from tracecomp.serve.errors import KINDS, ServeError, Unavailable
+from tracecomp.serve.settings import Settings
+from tracecomp.serve.signature import Signature
+from tracecomp.serve.tensors import TensorData
+
+_MOST_FAILURES = 5
+"""Processes in a row that may end before their model is ready."""
+_PAUSES = (0.0, 0.1, 0.5, 1.0)
+"""Seconds before each new start of a worker that has just died; a worker that was ready starts at once."""
+
+
+class WorkerDied(Exception):
+    """The worker process ended while it computed. The request may be sent again."""
+
+
+class WorkerProcess:
+    """One model version's process. While the model is not ready, ``signature`` is None and ``failure`` is the reason.
+
+    ``changed`` is called when they change, and ``started`` at each start. If ``is_given_up``, no process will start.
+    """
+
+    def __init__(
+        self, path: Path, settings: Settings, changed: Callable[[], None], started: Callable[[], None]
+    ) -> None:
+        self.signature: Signature | None = None
+        self.failure = "the model is loading"
+        self.is_given_up = False
+        self.pid: int | None = None
+        self._path, self._settings, self._changed, self._started = path, settings, changed, started
+        self._channel: frames.ServerChannel | None = None
+        self._keeper: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Start the process, and again whenever it dies, until ``close``."""
+        self._keeper = asyncio.get_running_loop().create_task(self._keep())
+
+    async def close(self) -> None:
+        """End the process."""
+        if self._keeper is not None:
+            self._keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._keeper
+
+    async def run(self, parts: frames.Parts, wanted: Sequence[str]) -> list[TensorData]:
+        """The outputs for a batch. WorkerDied if the process ends meanwhile; ServeError for a failed run.
+
+        Only one call at a time is allowed. A cancelled call would leave its answer to the next one, so callers shield
+        it.
+        """
+        channel = self._channel
+        if channel is None:
+            raise WorkerDied
+        try:
+            await channel.send({"wanted": [*wanted]}, parts)
+            header, body = await channel.receive()
+            outputs = [] if "error" in header else frames.unpack(header, body)
+        except OSError:
+            raise WorkerDied from None
+        except Exception:  # a message that cannot be read ends the process
+            channel.close()
+            raise WorkerDied from None
+        if "error" in header:
+            raise _error(header["error"])
+        return outputs
+
+    async def _keep(self) -> None:
+        failures = 0
+        while failures < _MOST_FAILURES:
+            await asyncio.sleep(_PAUSES[min(failures, len(_PAUSES) - 1)])
+            was_ready, is_final = await self._one_life()
+            if is_final:
+                self._give_up(self.failure)
+                return
+            failures = 0 if was_ready else failures + 1
+        self._give_up(f"the model's process ended {failures} times while it loaded the model")
+
+    async def _one_life(self) -> tuple[bool, bool]:
+        """Run one process until it ends; whether it was ready, and whether the next one would fail in the same way."""
+        process, channel = await self._spawn()
+        try:
+            await channel.send({"path": str(self._path), "settings": self._settings.to_json()})
+            header, _ = await channel.receive()
+            if "error" in header:
+                self.failure = header["error"][1]
+                return False, True
+            self._channel = channel
+            self._become(Signature.from_json(header["signature"]), "")
+            await process.wait()
+            return True, False
+        except OSError:
+            return False, False
+        finally:
+            self._channel = None
+            if self.signature is not None:
+                self._become(None, "the model's process has ended and is starting again")
+            channel.close()
+            await _end(process)
+
+    async def _spawn(self) -> tuple[asyncio.subprocess.Process, frames.ServerChannel]:
+        here, there = socket.socketpair()
+        with there:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "tracecomp.serve.worker", str(there.fileno()), stdin=asyncio.subprocess.DEVNULL,
+                pass_fds=[there.fileno()], env=_environment(),
+            )  # fmt: skip
+        self._started()
+        self.pid = process.pid
+        return process, frames.ServerChannel(here)
+
+    def _give_up(self, reason: str) -> None:
+        self.is_given_up = True
+        self._become(None, reason)
+
+    def _become(self, signature: Signature | None, failure: str) -> None:
+        self.signature, self.failure = signature, failure
+        self._changed()
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    """End a process that may still compute, and reap it."""
+    with suppress(ProcessLookupError):
+        process.kill()
+    await process.wait()
+
+
+def _environment() -> dict[str, Any]:
+    """The worker finds the package that this process runs, wherever it was started."""
+    package = str(Path(__file__).parents[2])
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])}
+
+
+def _error(told: Sequence[str]) -> ServeError:
+    return KINDS.get(told[0], Unavailable)(told[1])

@@ -1,0 +1,53 @@
+"""The settings file of a model: ``NAME.json`` next to a model file, or ``model.json`` in the folder of a version."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import TypeAdapter, ValidationError
+
+from tracecomp.base.errors import TracecompError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a model is loaded and batched.
+
+    ``digest`` is what saving a file of machine code returned. ``max_batch_size`` is the most rows that are computed
+    together; 1 or less turns batching off. ``max_delay_ms`` is how long a request may wait for others. ``max_queue`` is
+    the most waiting requests. ``threads`` are those of the worker process; by default all cores. ``shapes`` are sizes
+    for the first runs of inputs with further open sizes.
+    """
+
+    digest: str | None = None
+    input_names: list[str] | None = None
+    output_names: list[str] | None = None
+    max_batch_size: int = 32
+    max_delay_ms: float = 0.0
+    max_queue: int = 1024
+    threads: int | None = None
+    shapes: dict[str, list[int]] = field(default_factory=dict)
+
+    __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}
+
+    def to_json(self) -> dict[str, Any]:
+        """The settings as the worker process gets them."""
+        return asdict(self)
+
+
+_READER = TypeAdapter(Settings)
+
+
+def read(path: Path) -> Settings:
+    """The settings in a file; the defaults where there is none. TracecompError names a wrong key or value."""
+    if not path.is_file():
+        return Settings()
+    try:
+        found: Settings = _READER.validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise TracecompError(f"{path}: {where}: {first['msg']}") from None
+    return found

@@ -1,0 +1,69 @@
+"""Tensors of the Open Inference Protocol: datatypes, shapes and row-major bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tracecomp.serve.errors import InvalidRequest
+from tracecomp_runtime import tensors as program_tensors
+
+Array = np.ndarray[Any, Any]
+Buffer = bytes | bytearray | memoryview
+
+NUMPY_NAMES = {
+    "BOOL": "bool", "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "INT8": "int8",
+    "INT16": "int16", "INT32": "int32", "INT64": "int64", "FP16": "float16", "BF16": "bfloat16", "FP32": "float32",
+    "FP64": "float64",
+}  # fmt: skip
+"""The protocol's datatypes, and numpy's names of them. Text (BYTES) is not supported."""
+DATATYPES = {name: datatype for datatype, name in NUMPY_NAMES.items()}
+ITEM_BYTES = {datatype: 2 if datatype == "BF16" else np.dtype(name).itemsize for datatype, name in NUMPY_NAMES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class TensorData:
+    """A tensor as bytes. ``__post_init__`` raises InvalidRequest unless their number follows from the shape."""
+
+    name: str
+    datatype: str
+    shape: tuple[int, ...]
+    data: Buffer
+
+    def __post_init__(self) -> None:
+        nbytes = byte_count(self.name, self.datatype, self.shape)
+        if len(self.data) != nbytes:
+            told = f"{self.datatype}{[*self.shape]} takes {nbytes} bytes, got {len(self.data)}"
+            raise InvalidRequest(f"tensor {self.name!r}: {told}")
+
+    def array(self) -> Array:
+        """The tensor as a read-only array over the same bytes."""
+        dtype = program_tensors.dtype_of(NUMPY_NAMES[self.datatype])
+        return np.frombuffer(self.data, dtype).reshape(self.shape)
+
+
+def byte_count(name: str, datatype: str, shape: Sequence[int]) -> int:
+    """The bytes of a tensor. InvalidRequest for an unknown datatype or a negative size."""
+    if datatype not in ITEM_BYTES:
+        known = ", ".join(ITEM_BYTES)
+        raise InvalidRequest(f"tensor {name!r}: datatype {datatype!r} is not supported. Supported: {known}")
+    if any(n < 0 for n in shape):
+        raise InvalidRequest(f"tensor {name!r}: sizes must not be negative, got {[*shape]}")
+    return prod(shape) * ITEM_BYTES[datatype]
+
+
+def of_array(name: str, array: Array) -> TensorData:
+    """An array as a tensor. InvalidRequest for a dtype that the protocol lacks."""
+    datatype = DATATYPES.get(array.dtype.name)
+    if datatype is None:
+        raise InvalidRequest(f"tensor {name!r}: dtype {array.dtype.name} has no datatype in the protocol")
+    return TensorData(name, datatype, array.shape, array_bytes(array))
+
+
+def array_bytes(array: Array) -> memoryview:
+    """The array's bytes in row-major order, without a copy where it is contiguous."""
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

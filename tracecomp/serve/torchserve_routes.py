@@ -1,0 +1,96 @@
+"""TorchServe's inference paths: ``/ping`` and ``/predictions/NAME[/VERSION]``.
+
+A model without a handler takes and returns JSON. The body is the nested list of the only input, or an object of lists
+by input name. One row may come without its first axis, and is returned without it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tracecomp.serve.engine import Engine, Inference
+from tracecomp.serve.errors import InvalidRequest
+from tracecomp.serve.http import answering, read_body, while_connected
+from tracecomp.serve.json_tensors import Json, to_numbers, to_tensor
+from tracecomp.serve.signature import Signature, TensorSpec
+from tracecomp.serve.tensors import TensorData
+
+
+class TorchServeRoutes:
+    """Handlers for the models of an engine."""
+
+    def __init__(self, engine: Engine, max_body_bytes: int) -> None:
+        self._engine, self._limit = engine, max_body_bytes
+
+    def routes(self) -> list[Route]:
+        """TorchServe's paths."""
+        return [
+            Route("/ping", answering(self.ping)),
+            Route("/predictions/{name}", answering(self.predict), methods=["POST"]),
+            Route("/predictions/{name}/{version}", answering(self.predict), methods=["POST"]),
+        ]
+
+    async def ping(self, request: Request) -> Response:
+        """Whether all models are ready."""
+        ready = self._engine.is_ready
+        return JSONResponse({"status": "Healthy" if ready else "Unhealthy"}, 200 if ready else 503)
+
+    async def predict(self, request: Request) -> Response:
+        """The model's outputs for one request."""
+        path = request.path_params
+        model = self._engine.find(path["name"], path.get("version", ""))
+        body = await read_body(request, self._limit)
+        tensors, single = _inputs(model.signature, _parsed(body))
+        outputs = await while_connected(request, model.infer(Inference(tensors)))
+        told = {t.name: _nested(t, single) for t in outputs}
+        return JSONResponse(next(iter(told.values())) if len(told) == 1 else told)
+
+
+def _parsed(body: memoryview) -> Json:
+    try:
+        return json.loads(bytes(body))
+    except (ValueError, RecursionError):
+        raise InvalidRequest("the body must be JSON: a nested list, or an object of lists by input name") from None
+
+
+def _inputs(signature: Signature, told: Json) -> tuple[list[TensorData], bool]:
+    """The tensors of a body, and whether they are one row without its axis."""
+    if not isinstance(told, Mapping):
+        if len(signature.inputs) != 1:
+            names = ", ".join(spec.name for spec in signature.inputs)
+            raise InvalidRequest(f"the body must be an object of lists, by input name: {names}")
+        told = {signature.inputs[0].name: told}
+    specs = {spec.name: spec for spec in signature.inputs}
+    if told.keys() != specs.keys():
+        raise InvalidRequest(f"the model's inputs are {', '.join(specs)}; got {', '.join(told) or 'none'}")
+    shapes = {name: _shape(name, data) for name, data in told.items()}
+    single = bool(signature.max_rows) and all(len(shapes[n]) == len(specs[n].shape) - 1 for n in shapes)
+    return [_tensor(specs[name], shapes[name], data, single) for name, data in told.items()], single
+
+
+def _shape(name: str, data: Json) -> tuple[int, ...]:
+    try:
+        return np.array(data, object).shape
+    except (ValueError, RecursionError):
+        raise InvalidRequest(f"input {name!r}: the lists differ in length or depth") from None
+
+
+def _tensor(spec: TensorSpec, shape: tuple[int, ...], data: Json, single: bool) -> TensorData:
+    values = data if isinstance(data, list) else [data]
+    if single:
+        return to_tensor(spec.name, spec.datatype, (1, *shape), [data])
+    return to_tensor(spec.name, spec.datatype, shape, values)
+
+
+def _nested(tensor: TensorData, single: bool) -> Json:
+    """An output as nested lists."""
+    shape = tensor.shape[1:] if single else tensor.shape
+    values = np.empty(shape, object)
+    values.reshape(-1)[:] = to_numbers(tensor)
+    return values.tolist()

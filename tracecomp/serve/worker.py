@@ -1,0 +1,86 @@
+"""A worker process: it runs one model for the server. ``python -m tracecomp.serve.worker SOCKET``."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from tracecomp import set_num_threads
+from tracecomp.serve.errors import InvalidRequest, ModelFailed, ServeError, Unavailable
+from tracecomp.serve.frames import Header, WorkerChannel, unpack
+from tracecomp.serve.loading import Loaded, load
+from tracecomp.serve.settings import Settings
+from tracecomp.serve.signature import Signature
+from tracecomp.serve.tensors import TensorData, of_array
+from tracecomp.serve.warmup import padded, prepare
+
+_OF_INPUT = (IndexError, ValueError, TypeError, ArithmeticError)
+"""Errors of a model that are taken for faults of its input."""
+
+
+class Worker:
+    """A loaded model that answers messages."""
+
+    def __init__(self, path: Path, settings: Settings) -> None:
+        if settings.threads:
+            set_num_threads(settings.threads)
+        self._model: Loaded = load(path, settings)
+        self.signature: Signature
+        self.signature, self._counts = prepare(self._model, settings)
+
+    def run(self, inputs: Sequence[TensorData], wanted: Sequence[str]) -> list[TensorData]:
+        """The wanted outputs, all if none are named. ServeError for a failed run."""
+        arrays = [tensor.array() for tensor in inputs]
+        rows = arrays[0].shape[0] if self.signature.max_rows else 0
+        if rows and not self._model.exact:
+            arrays = padded(arrays, self._counts)
+        try:
+            results = self._model.run(arrays)
+        except MemoryError:
+            raise Unavailable("the model ran out of memory") from None
+        except Exception as error:  # a model may raise anything
+            kind = InvalidRequest if isinstance(error, _OF_INPUT) else ModelFailed
+            raise kind(f"the model failed: {type(error).__name__}: {error}") from error
+        named = zip((spec.name for spec in self.signature.outputs), results, strict=True)
+        return [of_array(n, a[:rows] if rows else a) for n, a in named if not wanted or n in wanted]
+
+
+def serve(channel: WorkerChannel) -> None:
+    """Load the model that the first message names, then answer until the server closes the connection."""
+    told, _ = channel.receive()
+    try:
+        worker = Worker(Path(told["path"]), Settings(**told["settings"]))
+    except Exception as error:  # a file may fail in any way
+        channel.send({"error": ("Unavailable", f"{type(error).__name__}: {error}")})
+        return
+    channel.send({"signature": worker.signature.to_json()})
+    while True:
+        header, body = channel.receive()
+        _answer(channel, worker, header, body)
+
+
+def _answer(channel: WorkerChannel, worker: Worker, header: Header, body: memoryview) -> None:
+    try:
+        found = worker.run(unpack(header, body), header["wanted"])
+    except ServeError as error:
+        channel.send({"error": (type(error).__name__, str(error))})
+        return
+    channel.send({}, [(t.name, t.datatype, t.shape, [t.data]) for t in found])
+
+
+def main(argv: Sequence[str]) -> int:
+    """Serve on the socket whose descriptor is the only argument."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides when to stop
+    with socket.socket(fileno=int(argv[0])) as connection:
+        try:
+            serve(WorkerChannel(connection))
+        except (EOFError, ConnectionError):
+            return 0
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
