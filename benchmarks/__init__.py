@@ -1,1 +1,1 @@
-"""Benchmarks of tracecomp beside the engines a user would pick instead. ``python -m benchmarks --help``."""
+"""Benchmarks of tracecomp and the engines a user would choose instead. ``python -m benchmarks --help``."""

@@ -1,4 +1,4 @@
-"""The bars the project sets itself, and what was measured."""
+"""The project's performance targets, and the measured values."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ _ONCE: tuple[tuple[str, str, Callable[[Results], str]], ...] = (
 
 
 def table(results: Results) -> str:
-    """Each bar with what was measured."""
+    """Return each target with its measured value."""
     lines = ["| work | bar | threads | measured |", "|---|---|---|---|"]
     for work, bar, measure in _BY_THREADS:
         lines += [f"| {work} | {bar} | {n} | {measure(results, n)} |" for n in results["speed"]]

@@ -1,8 +1,9 @@
-"""Eager operators beside PyTorch's, in turns in one run: three sizes of each, and a geometric mean for each class.
+"""Eager operators compared with PyTorch's, in turns in one run: three sizes of each, and a geometric mean for each
+class.
 
     python -m benchmarks.eager [--classes unary loss] [--threads 1] [--turns 5] [--json FILE]
 
-Every operator is called until machine code is made for it, as in a loop of a program, and timed then; ``--cold`` times
+Every operator is called until machine code serves it, as in a loop of a program, and is then timed. ``--cold`` times
 calls without it (``TRACECOMP_EAGER=numpy``). Times are the least of some turns of each library, one after the other.
 """
 

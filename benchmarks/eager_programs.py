@@ -1,10 +1,10 @@
-"""Users' programs in eager mode beside PyTorch's, step by step in turns in one process.
+"""Users' programs in eager mode compared with PyTorch's, step by step in turns in one process.
 
     python -m benchmarks.eager_programs [--only NAME ...] [--heat 60] [--seconds 4] [--threads 1] [--json FILE]
 
-A program is what one step of it does, written once for both libraries. Both are warmed by ``--heat`` steps, then step
-in turn; a time is the least of a library's steps, and the ratio of medians beside it, as steps are not all alike. With
-one thread it is the thread's processor time, which other work on the machine changes little.
+A program is one step, written once for both libraries. Both are warmed by ``--heat`` steps, then step in turn. A time
+is the least of a library's steps. The ratio of medians is next to it, as steps differ. With one thread it is the
+thread's processor time, which other work on the machine changes little.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Engine:
 
 
 class TorchLike(Engine):
-    """What torch and tracecomp have in common: nearly everything."""
+    """The common part of torch and tracecomp: nearly everything."""
 
     fused = False
     channels_last = False
@@ -258,7 +258,7 @@ class OnnxRuntime(Engine):
 
 
 def exported_path(cache: Path, workload: Workload) -> Path:
-    """Where the ONNX file of a workload is."""
+    """Return the path of a workload's ONNX file."""
     plain = "".join(c if c.isalnum() else "_" for c in workload.id)
     return cache / "onnx" / f"{plain}.onnx"
 

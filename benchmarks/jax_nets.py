@@ -33,7 +33,7 @@ class Scope:
         return self.buffers.setdefault(name, jnp.full(size, value, jnp.float32))
 
     def track(self, name: str, size: int, value: float, seen: Any) -> None:
-        """Move a running statistic towards what was seen."""
+        """Move a running statistic towards the observed value."""
         self.updated[name] = 0.9 * self.running(name, size, value) + 0.1 * seen
 
 

@@ -1,4 +1,5 @@
-"""The machine: what it is, its rate of multiply-adds and its memory bandwidth, measured by the threads' own time."""
+"""The machine's description, its rate of multiply-adds and its memory bandwidth, measured by the threads' processor
+time."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 from tracecomp.runtime import peaks
 
 WHOLE = 0.85
-"""Of the cores' rate, what counts as all of it."""
+"""The share of the cores' rate that counts as all of it."""
 
 
 def describe() -> dict[str, Any]:
@@ -31,7 +32,7 @@ def describe() -> dict[str, Any]:
 
 
 def has_cores(threads: int) -> bool:
-    """Whether the first cores give their full rate now: nobody else, of the host either, is at them."""
+    """Return whether the first cores have their full rate now: no other process uses them, on the host either."""
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, sorted(cores)[:threads])
     try:

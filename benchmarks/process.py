@@ -20,7 +20,8 @@ class Failed(Exception):
 
 
 class Process:
-    """A worker that answers one command at a time, and is stopped in between: threads that spin disturb nobody."""
+    """A worker that answers one command at a time, and is stopped in between: its spinning threads do not disturb
+    others."""
 
     def __init__(self, engine: str, threads: int, cache: Path, patience: float, place: int = 0) -> None:
         self.engine = engine

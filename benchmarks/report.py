@@ -25,7 +25,7 @@ def time_text(seconds: float) -> str:
 
 
 def _share(workload: str, seconds: float, machine: dict[str, Any], threads: str) -> str:
-    """What part of the machine's peak the time comes to."""
+    """Return the share of the machine's peak that the time amounts to."""
     w = WORKLOADS.get(workload)
     if w is None or threads not in machine["flops"]:
         return ""
@@ -134,7 +134,7 @@ def machine_text(results: Results) -> str:
 
 
 def failures(results: Results) -> str:
-    """What failed and why, tracecomp first."""
+    """Return the failures and their reasons, tracecomp first."""
     lines = []
     for threads, speed in results.get("speed", {}).items():
         for workload, rows in speed.items():
@@ -147,7 +147,7 @@ def failures(results: Results) -> str:
 
 
 def behind(results: Results) -> str:
-    """Where the best peer is faster, the worst first."""
+    """Return the workloads for which the best peer is faster, the worst first."""
     found = []
     for threads, speed in results.get("speed", {}).items():
         for workload, rows in speed.items():

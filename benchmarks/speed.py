@@ -89,7 +89,8 @@ class Team:
 
 
 def measure(team: Team, workload: Workload, turns: Turns) -> dict[str, Row]:
-    """What each engine took: seconds per call, its ratio to tracecomp's in the same round, or why there is none."""
+    """Return each engine's seconds per call and its ratio to tracecomp's in the same round, or the reason why it has
+    none."""
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda engine: team.ask(engine, "prepare", workload=workload.id), team.engines)
         rows = dict(zip(team.engines, answers, strict=True))

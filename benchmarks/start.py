@@ -1,4 +1,4 @@
-"""First call, warm start and memory, each in processes of their own; and a step beside a busy process."""
+"""First call, warm start and memory, each in separate processes; and a step next to a busy process."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from benchmarks.workload import Workload
 def starts(engine: str, workload: Workload, patience: float) -> Row:
     """Seconds until calls are settled with an empty cache and in a second process, and peak memory of both kinds.
 
-    Cold and warm count what the first calls take beyond settled ones; tracecomp's first call runs eagerly, as without
-    compiling: ``eager`` is what that takes by itself. One thread.
+    Cold and warm count the time of the first calls in addition to settled ones. tracecomp's first call runs eagerly, as
+    without compiling: ``eager`` is the time of that alone. One thread.
     """
     with tempfile.TemporaryDirectory() as folder:
         cache = Path(folder)
@@ -38,7 +38,8 @@ def starts(engine: str, workload: Workload, patience: float) -> Row:
 
 
 def _begin(engine: str, workload: Workload, cache: Path, patience: float) -> tuple[float | None, Row]:
-    """What the first calls took beyond settled ones (for an eager engine: its first call), and the memory."""
+    """Return the time of the first calls in addition to settled ones (for an eager engine: its first call), and the
+    memory."""
     try:
         process = Process(engine, 1, cache, patience)
     except Failed as error:
@@ -83,7 +84,7 @@ def _busy(core: int) -> Iterator[None]:
 
 
 def under_load(engine: str, workload: Workload, cache: Path, patience: float, say: Callable[[str], None]) -> Row:
-    """Seconds of a step with 1 and with 2 threads, alone and beside a process that keeps the last core busy."""
+    """Return seconds of a step with 1 and with 2 threads, alone and next to a process that keeps the last core busy."""
     row: Row = {}
     for threads in (1, 2):
         try:

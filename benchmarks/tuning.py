@@ -1,9 +1,8 @@
 """``python -m benchmarks.tuning FIELD [FACTOR ...]``: how much a tuned number of schedules matters, and for what.
 
-For each factor (a half and two, if none are given) the field of ``passes/cost/tuning.py`` is multiplied by it, and
-those of some programs whose loops change then run in turns with the shipped value: time over time, so below 1 the other
-value is better. With one thread the time is the processor's. Bits are compared as well. Without a field, all are
-listed.
+The field of ``passes/cost/tuning.py`` is multiplied by each factor (by default a half and two). Programs whose loops
+change run in turns with the shipped value. The result is time over time: below 1 the other value is better. With one
+thread it is processor time. Bits are compared as well. Without a field, all are listed.
 """
 
 from __future__ import annotations

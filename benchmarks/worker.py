@@ -1,7 +1,7 @@
 """The process of one engine: reads a command per line, does it, answers with one line of JSON.
 
 ``python -m benchmarks.worker ENGINE THREADS CACHE PLACE``. Commands: prepare (a workload), time, result, memory, quit.
-An engine of one thread prepares on the core that PLACE says, beside the others, and is timed on the first core.
+An engine of one thread prepares on core PLACE, in parallel with others, and is timed on the first core.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _pin(cores: list[int]) -> None:
 
 
 def _processor_time() -> float:
-    """Of this process and of the children it waited for, such as C++ compilers."""
+    """Return the processor time of this process and of its finished children, such as C++ compilers."""
     return sum(os.times()[:4])
 
 

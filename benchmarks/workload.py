@@ -1,4 +1,4 @@
-"""What is measured: a piece of work, written once for torch and tracecomp and once more for jax."""
+"""A workload: a piece of work, written once for torch and tracecomp and once more for jax."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Mode = Literal["function", "inference", "training"]
 class Workload:
     """One row of the table.
 
-    ``torch(lib)`` makes, from a namespace with torch's names, a function of tensors; for inference and training, a
-    module that classifies, trained on inputs and targets. ``jax(xp)`` makes the same function of arrays; for models,
-    a function of a ``jax_nets.Scope`` and an array. ``flops`` and ``bytes`` count the work that cannot be avoided; 0
-    where no such figure is meant. ``smallest`` is the smallest dimension of a product of matrices.
+    ``torch(lib)`` makes a function of tensors from a namespace with torch's names. For inference and training it makes
+    a module that classifies, trained on inputs and targets. ``jax(xp)`` makes the same function of arrays; for models,
+    a function of a ``jax_nets.Scope`` and an array. ``flops`` and ``bytes`` count the unavoidable work; 0 if the
+    workload has no such figure. ``smallest`` is the smallest dimension of a product of matrices.
     """
 
     kind: str

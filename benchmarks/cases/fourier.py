@@ -9,7 +9,7 @@ from benchmarks.workload import Workload, inputs, normal
 
 
 def _flops(rows: int, points: int) -> float:
-    """Of transforms of real numbers: half of the 5 n log2 n that are usual for complex ones."""
+    """Return the operations of real transforms: half of the 5 n log2 n that are usual for complex ones."""
     return rows * 2.5 * points * math.log2(points)
 
 

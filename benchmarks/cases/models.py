@@ -14,7 +14,7 @@ from benchmarks.workload import Workload, inputs, integers, normal
 
 @dataclass(frozen=True)
 class Model:
-    """A model, its sizes and what it reads."""
+    """A model, its sizes and its inputs."""
 
     label: str
     net: str
@@ -74,4 +74,4 @@ WORKLOADS = [
 STARTS = [GPT.workload(8, "adamw").id, RESNET.workload(16, "sgd").id, MLP.workload(64, "sgd").id]
 """Whose first call, warm start and memory are measured."""
 LOADED = GPT.workload(8, "adamw").id
-"""What is run beside a busy process."""
+"""The workload that runs next to a busy process."""

@@ -23,7 +23,7 @@ def gelu_jax(xp: Any) -> Any:
 
 
 def _black_scholes(xp: Any) -> Any:
-    """The price of a call option; the logistic curve stands for the normal distribution."""
+    """The price of a call option; the logistic curve replaces the normal distribution."""
 
     def f(s: Any, t: Any) -> Any:
         spot, years = xp.exp(s * 0.2), xp.abs(t) + 0.1

@@ -22,7 +22,7 @@ from tests.docs.constructions import COMMENTS, DOCSTRINGS, Ban, Finding, Texts, 
 from tests.docs.test_language import LONGEST_SENTENCE, ROOT, sentences, words
 from tests.docs.test_message_language import PACKAGES
 
-FOLDERS = (*PACKAGES, "tests", "tools")
+FOLDERS = (*PACKAGES, "benchmarks", "examples", "tests", "tools")
 
 DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|pragma|ruff:|mypy:|!)")
 """A comment that only tools read."""

@@ -208,7 +208,8 @@ def differs_from_differences(loss: Loss, operands: list[Any], number: int, gradi
             continue
         if not _smooth(at, size, allowed):
             continue
-        return f"a slope of {central:.6g} in operand {number}, where the gradient says {float(terms.sum()):.6g}"
+        rule = float(terms.sum())
+        return f"finite differences give {central:.6g} for operand {number}, but the gradient is {rule:.6g}"
     return ""
 
 

@@ -176,7 +176,7 @@ def embedding_bag(
     try:
         combined = _combine_bags(rows, bag, kept, bags, mode)
     except IndexError as error:
-        raise RuntimeError(f"embedding_bag: offsets[0] has to be 0, for every index is in a bag: {error}") from None
+        raise RuntimeError(f"embedding_bag: offsets[0] has to be 0, as every index belongs to a bag: {error}") from None
     return combined[:-1] if include_last_offset else combined  # the last bag has the rows after the last offset
 
 
