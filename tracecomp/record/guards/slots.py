@@ -11,6 +11,8 @@ from tracecomp.eager.modes import module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.pytree import Leaves, flatten, unflatten
 
+_ABSENT = object()
+
 
 class Contents(dict[str, Any]):
     """A closure cell in the form of a mapping with one entry."""
@@ -58,7 +60,9 @@ class StateSlot:
         return tensors_in(self.leaves())
 
     def fill(self, leaves: Leaves) -> None:
-        """Hold ``leaves`` in the present tuples, lists and dicts."""
+        """Hold ``leaves`` in the present tuples, lists and dicts, unless the program has deleted it."""
+        if self.value(_ABSENT) is _ABSENT:
+            return
         self.put(unflatten(flatten(self.value(), []), leaves), True)
 
     def put(self, value: object, same_object: bool) -> None:
