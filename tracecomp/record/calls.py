@@ -36,6 +36,7 @@ from tracecomp.record.guards.reads import (
     Attribute,
     Cached,
     Entry,
+    Field,
     Held,
     Member,
     Referent,
@@ -163,6 +164,7 @@ def _opaque(
         observer.recorder.refuse_here(f"calls {name}, whose result differs between calls", Section.IMPURE)
         return
     if isinstance(callee, type) and is_program_class(callee):
+        _constructor(observer, callee)
         return
     if is_foreign_function(callee):
         observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a C function", Section.EXCLUDE)
@@ -172,7 +174,7 @@ def _opaque(
         return
     if callee in _TEXTS if isinstance(callee, type | BuiltinFunctionType) else False:
         text(observer, args[0] if args else None)
-    if hasattr(callee, "is_unwatched"):
+    if isinstance(callee, FunctionType | MethodType) and hasattr(callee, "is_unwatched"):
         return  # its reads do not matter, or every call repeats them
     if is_cached(callee):
         _cached(observer, callee, args, kwargs)
@@ -185,6 +187,17 @@ def _opaque(
             _handed_on(observer, value)
             observer.consume(value, own=_is_own(callee))
             stream(observer, value)
+
+
+def _constructor(observer: Watching, kind: type) -> None:
+    """Record the read of defaults of a constructor that Python's library has made, as of named tuples."""
+    new = inherited(kind, "__new__")
+    fn = new.__func__ if isinstance(new, staticmethod) else new
+    if isinstance(fn, FunctionType) and not is_programs(fn) and fn.__defaults__ is not None:
+        step = Field("__defaults__")
+        where = f"default argument of {kind.__name__}:"
+        observer.step(observer.reads.root(fn, f"function {fn.__name__}"), step, fn.__defaults__, where)
+        observer.contents(fn.__defaults__)
 
 
 def _is_own(callee: object) -> bool:
@@ -480,6 +493,8 @@ def set_item(observer: Watching, owner: object, key: object, value: object) -> N
     """The program sets an element."""
     if isinstance(owner, np.void):  # a view of an array
         observer.recorder.refuse_here("changes a record of an array", Section.STATE)
+    if isinstance(key, slice):
+        stream(observer, value)
     if isinstance(owner, Tensor) or id(owner) not in observer.known:
         return
     setter = inherited(type(owner), "__setitem__")

@@ -322,6 +322,8 @@ class Observer:
         kind = owner if isinstance(owner, type) else type(owner)
         stored = self._inherited(kind, name, missing=kind is owner)
         read = self.known.get(id(owner))
+        if isinstance(owner, type) and name in _NAMES and is_program_class(owner):
+            self._name(owner, name)
         if isinstance(owner, type) and type(owner) is not type and (stored is MISSING or hasattr(stored, "__set__")):
             self._inherited(type(owner), name)
         if read is None or isinstance(owner, type):
@@ -346,6 +348,11 @@ class Observer:
         if isinstance(owner, threading.local):  # has other attributes in each thread
             step = Slot(name)
             self.step(read, step, step.fetch(owner), where)
+
+    def _name(self, value: object, name: str) -> None:
+        """The program read the name of a class or a function."""
+        step = Slot(name)
+        self.step(self.reads.root(value, f"{name} of"), step, step.fetch(value), f"{name} of {short(value)}")
 
     def _computed(self, owner: object, name: str, stored: object) -> None:
         """The program read an attribute that a descriptor computes. Code of the program is observed itself."""
@@ -506,6 +513,7 @@ class Observer:
         elif isinstance(value, FunctionType) and read is not None:
             if calls.is_programs(value):
                 self._know_function(value)
+                self._name(value, "__qualname__")
             else:
                 calls.closure(self, value)
         elif isinstance(value, BaseException) and read is not None:
@@ -560,6 +568,7 @@ class Observer:
 
     def _consume_class(self, kind: type, depth: int) -> None:
         """Note that all attributes of a class of the program are read."""
+        self._name(kind, "__qualname__")
         for base in kind.__mro__:
             for name, stored in list(vars(base).items()) if is_program_class(base) else ():
                 if not callable(stored) and not hasattr(type(stored), "__get__") and name not in _OF_CLASSES:
@@ -592,6 +601,7 @@ _FUNCTIONS = (
     ClassMethodDescriptorType,
 )  # fmt: skip
 """Attributes of classes that are guarded with its methods."""
+_NAMES = ("__name__", "__qualname__")
 _STATE = (list, dict, set, MethodType)
 """Globals of Python's library that hold a state."""
 _OF_CLASSES = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__"})

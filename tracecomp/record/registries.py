@@ -18,7 +18,7 @@ from tracecomp.record.watching import Watching
 
 
 def class_test(observer: Watching, args: Sequence[Any], kwargs: Mapping[str, object]) -> None:
-    """``isinstance`` or ``issubclass``: abstract classes may get other subclasses, and protocols look at attributes."""
+    """``isinstance`` or ``issubclass``: abstract classes may get other subclasses, and protocols read attributes."""
     todo = [args[1]]
     while todo:
         kind = todo.pop()

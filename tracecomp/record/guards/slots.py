@@ -82,6 +82,16 @@ def leaves_of(value: object) -> list[Any]:
     return leaves
 
 
+def containers_within(value: object) -> list[Any]:
+    """The lists and dicts in a container, in order, without itself."""
+    parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    found = []
+    for part in parts:
+        found += [part] if isinstance(part, list | dict) else []
+        found += containers_within(part)
+    return found
+
+
 def tensors_in(leaves: Leaves) -> list[Tensor]:
     return [leaf for leaf in leaves if isinstance(leaf, Tensor)]
 

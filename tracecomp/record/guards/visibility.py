@@ -49,7 +49,11 @@ CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray, ctypes.Array
 _LISTED = (bytearray, memoryview, array, Mapping, Set, Sequence)
 _STATEFUL = tuple(f"{__name__.partition('.')[0]}.{room}" for room in ("distributions", "optim", "utils.data"))
 
-_OF_JSON = tuple(kind for kind in (json.scanner.c_make_scanner, json.encoder.c_make_encoder) if kind is not None)
+_OF_JSON: tuple[type, ...] = tuple(
+    kind for module in (json.scanner, json.encoder) for name, kind in vars(module).items() if name.startswith("c_make")
+    and isinstance(kind, type)
+)  # fmt: skip
+"""Classes in C of the functions that read and write JSON."""
 _UNCHANGING: tuple[type, ...] = (
     type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, MethodWrapperType, WrapperDescriptorType, CodeType,
     GenericAlias, UnionType, property, staticmethod, classmethod, functools.partial, functools.cached_property,
@@ -98,7 +102,7 @@ def is_hidden(value: object) -> bool:
 
 def has_attributes(value: object) -> bool:
     """Whether ``value`` is an object of a class in Python's library that is what its attributes are."""
-    kind = type(value)
+    kind: type = type(value)
     if isinstance(value, type):  # in Python, too, whose attributes can be set
         settable = value.__flags__ & _CLASS_FLAGS == _SETTABLE and not issubclass(value, enum.Enum)
         return settable and _is_pythons(value.__module__)
