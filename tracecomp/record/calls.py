@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import abc
+import decimal
 import functools
+import importlib
 import operator
 import os
 import warnings
 import weakref
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import (
     BuiltinFunctionType,
     FunctionType,
+    MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
@@ -19,6 +24,8 @@ from types import (
     WrapperDescriptorType,
 )
 from typing import Any
+
+import numpy as np
 
 from tracecomp.base.capture_guide import Section
 from tracecomp.eager.modes import unrecorded
@@ -29,6 +36,7 @@ from tracecomp.record.guards.reads import (
     Attribute,
     Cached,
     Entry,
+    Field,
     Held,
     Member,
     Referent,
@@ -41,6 +49,7 @@ from tracecomp.record.guards.snapshots import MISSING, plain_value, short
 from tracecomp.record.guards.visibility import held_by, is_container, is_foreign_function
 from tracecomp.record.outside import OWNERS, outside
 from tracecomp.record.plain_numbers import is_cached
+from tracecomp.record.registries import class_test, import_module
 from tracecomp.record.same_values import PLAIN, is_plain
 from tracecomp.record.watching import Watching
 
@@ -73,9 +82,17 @@ def called(observer: Watching, callee: object, args: list[object], kwargs: dict[
     if isinstance(callee, functools.partial):
         _partial(observer, callee, args, kwargs)
         return
+    if isinstance(callee, abc.ABCMeta):
+        observer.attribute(callee, "__abstractmethods__")
+        observer.contents(getattr(callee, "__abstractmethods__", None))
     name, owner, rest = _method(callee, args)
+    if _stands_for_another(observer, callee, name, owner, rest, args, kwargs):
+        return
     if (name == "__setattr__" and len(rest) == 2) or (name == "__delattr__" and len(rest) == 1):
         _change_plainly(observer, owner, *rest)
+        return
+    if name is not None and (isinstance(owner, np.ndarray | array) and (found := outside(callee)) is not None):
+        observer.recorder.refuse_here(f"calls {found}, whose result differs between calls", Section.IMPURE)
         return
     if name is not None and is_container(owner) and not isinstance(owner, str | bytes):
         _know_owner(observer, callee, owner)
@@ -98,6 +115,39 @@ def called(observer: Watching, callee: object, args: list[object], kwargs: dict[
     _opaque(observer, callee, owner, args, kwargs)
 
 
+def _stands_for_another(
+    observer: Watching, callee: object, name: str | None, owner: Any, rest: Sequence[Any], args: list[Any],
+    kwargs: dict[str, object],
+) -> bool:  # fmt: skip
+    """Whether the call is that of another object, or an attribute's read or change, which is then recorded."""
+    run = inherited(type(callee), "__call__")
+    if is_program_class(type(callee)) and isinstance(run, BuiltinFunctionType | functools.partial):
+        observer.reach(run, observer.reads.root(run, f"the call of a {type(callee).__name__}"))
+        called(observer, run, args, kwargs)
+    elif name == "__call__" and owner is not None:
+        called(observer, owner, list(rest), kwargs)
+    elif name == "__getattribute__" and len(rest) == 1:
+        observer.attribute(owner, rest[0])
+    elif isinstance(owner, MemberDescriptorType) and name in ("__get__", "__set__", "__delete__") and rest:
+        _by_descriptor(observer, owner, name, rest)
+    else:
+        return False
+    return True
+
+
+_OF_TYPES_IN_C = (BuiltinFunctionType, MethodWrapperType, MethodDescriptorType, WrapperDescriptorType)
+
+
+def _by_descriptor(observer: Watching, descriptor: MemberDescriptorType, name: str, args: Sequence[Any]) -> None:
+    """The program calls a method of a descriptor in ``__slots__``."""
+    if name == "__get__":
+        observer.attribute(args[0], descriptor.__name__)
+    elif name == "__set__":
+        set_attribute(observer, args[0], descriptor.__name__, args[1])
+    else:
+        delete_attribute(observer, args[0], descriptor.__name__)
+
+
 def is_programs(fn: object) -> bool:
     """Whether this is a function whose instructions are seen themselves."""
     return isinstance(fn, FunctionType) and is_program_code(fn.__code__, fn.__globals__)
@@ -114,11 +164,17 @@ def _opaque(
         observer.recorder.refuse_here(f"calls {name}, whose result differs between calls", Section.IMPURE)
         return
     if isinstance(callee, type) and is_program_class(callee):
+        _constructor(observer, callee)
         return
     if is_foreign_function(callee):
         observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a C function", Section.EXCLUDE)
         return
-    if hasattr(callee, "is_unwatched"):
+    if isinstance(callee, np.ufunc) and all("O" in kinds for kinds in callee.types):
+        observer.recorder.refuse_here(f"calls {callee.__name__}, a ufunc of Python functions", Section.EXCLUDE)
+        return
+    if callee in _TEXTS if isinstance(callee, type | BuiltinFunctionType) else False:
+        text(observer, args[0] if args else None)
+    if isinstance(callee, FunctionType | MethodType) and hasattr(callee, "is_unwatched"):
         return  # its reads do not matter, or every call repeats them
     if is_cached(callee):
         _cached(observer, callee, args, kwargs)
@@ -131,6 +187,17 @@ def _opaque(
             _handed_on(observer, value)
             observer.consume(value, own=_is_own(callee))
             stream(observer, value)
+
+
+def _constructor(observer: Watching, kind: type) -> None:
+    """Record the read of defaults of a constructor that Python's library has made, as of named tuples."""
+    new = inherited(kind, "__new__")
+    fn = new.__func__ if isinstance(new, staticmethod) else new
+    if isinstance(fn, FunctionType) and not is_programs(fn) and fn.__defaults__ is not None:
+        step = Field("__defaults__")
+        where = f"default argument of {kind.__name__}:"
+        observer.step(observer.reads.root(fn, f"function {fn.__name__}"), step, fn.__defaults__, where)
+        observer.contents(fn.__defaults__)
 
 
 def _is_own(callee: object) -> bool:
@@ -146,9 +213,12 @@ def _what_is_called(observer: Watching, callee: object, owner: object) -> None:
     elif isinstance(callee, MethodType):
         observer.consume(callee.__self__)
     elif isinstance(callee, FunctionType):
-        _closure(observer, callee)
+        closure(observer, callee)
+    elif owner is not None and isinstance(callee, _OF_TYPES_IN_C):
+        observer.consume(owner)
+        stream(observer, owner)
     else:
-        observer.consume(owner if isinstance(callee, BuiltinFunctionType) else callee)
+        observer.consume(callee)
 
 
 def _stands_for(observer: Watching, callee: object, step: SomeStep) -> None:
@@ -169,6 +239,9 @@ def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Map
     if any(map(_holds_tensor, given)):
         observer.recorder.refuse_here(f"looks up a tensor in the cache of {callee.__name__}", Section.STATE)
     elif all(is_plain(x) or id(x) in observer.known for x in given) and all(map(is_key, given)):
+        if callee.cache_info().currsize == callee.cache_parameters()["maxsize"]:
+            observer.recorder.refuse_here(f"calls {callee.__name__}, whose cache is full", Section.STATE)
+            return
         step = Cached((tuple(args), tuple(kwargs.items())))
         before = callee.cache_info().misses
         try:
@@ -187,7 +260,7 @@ def _holds_tensor(value: object) -> bool:
     return any(map(_holds_tensor, value)) if isinstance(value, tuple) else isinstance(value, Tensor)
 
 
-def _closure(observer: Watching, callee: FunctionType) -> None:
+def closure(observer: Watching, callee: FunctionType) -> None:
     """Record the state that a function of the standard library keeps between calls, such as dispatch by class."""
     module = callee.__module__  # None for a function made in a namespace without __name__
     if (isinstance(module, str) and module.startswith(_PACKAGE)) or id(callee) in observer.made:
@@ -197,12 +270,17 @@ def _closure(observer: Watching, callee: FunctionType) -> None:
         held = step.fetch(cell)
         observer.step(observer.reads.root(cell, f"closure variable {name}"), step, held, f"closure variable {name}")
         if isinstance(held, FunctionType) and held is not callee and not is_programs(held):
-            _closure(observer, held)
+            closure(observer, held)
         observer.contents(held)
 
 
 def _partial(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """A call of a ``functools.partial``: that of its function."""
+    _read_partial(observer, callee)
+    called(observer, callee.func, [*callee.args, *args], {**callee.keywords, **kwargs})
+
+
+def _read_partial(observer: Watching, callee: Any) -> None:
     read = observer.known.get(id(callee))
     for field in ("func", "args", "keywords"):
         value = getattr(callee, field)
@@ -210,12 +288,11 @@ def _partial(observer: Watching, callee: Any, args: Sequence[object], kwargs: Ma
             observer.step(read, Slot(field), value, f"{field} of a partial")
         if read is not None and field != "func":
             observer.contents(value)
-    called(observer, callee.func, [*callee.args, *args], {**callee.keywords, **kwargs})
 
 
 def _know_owner(observer: Watching, callee: object, owner: object) -> None:
     """Know the container whose method was there before the call: so was the container."""
-    read = observer.known.get(id(callee))
+    read = observer.known.get(id(callee)) if isinstance(callee, BuiltinFunctionType | MethodWrapperType) else None
     if read is not None and id(owner) not in observer.known and id(owner) not in observer.made:
         read.pin()
         observer.reach(owner, observer.reads.root(owner, f"the owner of {getattr(callee, '__name__', 'a method')}"))
@@ -224,11 +301,17 @@ def _know_owner(observer: Watching, callee: object, owner: object) -> None:
 def _handed_on(observer: Watching, value: object) -> None:
     """The program hands ``value`` to code that is not looked into, which may call it."""
     if isinstance(value, functools.partial):
-        for part in (value.func, *value.args):
+        _read_partial(observer, value)
+        for part in (value.func, *value.args, *value.keywords.values()):
             _handed_on(observer, part)
     elif isinstance(value, list | tuple) and id(value) not in observer.known:
         for part in held_by(value):
             _handed_on(observer, part)
+    elif isinstance(value, dict) and id(value) not in observer.known:
+        for part in dict.values(value):
+            _handed_on(observer, part)
+    elif isinstance(value, BuiltinFunctionType | FunctionType | type) and value in _EFFECTS:
+        observer.recorder.refuse_here(f"passes {value.__name__} as a callback", Section.STATE, "Pass a Python function")
     elif isinstance(value, BuiltinFunctionType | MethodWrapperType) and is_container(value.__self__):
         _know_owner(observer, value, value.__self__)
         if value.__name__ in _CHANGES and id(value.__self__) in observer.known:
@@ -238,11 +321,13 @@ def _handed_on(observer: Watching, value: object) -> None:
                 "Pass a Python function",
             )
         observer.consume(value.__self__)
+    elif not isinstance(value, type) and (name := outside(value)) is not None:
+        observer.recorder.refuse_here(f"passes {name} as a callback", Section.IMPURE)
 
 
 def called_by_library(observer: Watching, callee: object, owner: object) -> None:
     """Code of a library calls an object."""
-    name = outside(callee, owner)
+    name = outside(callee, owner, by_library=True)
     if name is not None:
         observer.recorder.refuse_here(f"calls {name}, whose result differs between calls", Section.IMPURE)
 
@@ -268,6 +353,8 @@ def _container_method(
         observer.looked_up(owner, args[0])
     if id(owner) not in observer.known:
         return
+    if is_programs(kwargs.get("key")):  # each repetition would call it twice
+        observer.recorder.refuse_here(f"calls {name} of a {type(owner).__name__} with a key function", Section.STATE)
     if name in _CHANGES:
         if name in _LOOKS:
             _look(observer, name, owner, args)
@@ -311,6 +398,7 @@ def _environment(observer: Watching, name: str, args: Sequence[object]) -> None:
 
 def member(observer: Watching, owner: object, key: object) -> None:
     """The program tests membership in a container."""
+    stream(observer, owner)
     read = observer.known.get(id(owner))
     if isinstance(owner, list | tuple | deque) and isinstance(key, Tensor):
         for item in owner:  # the one that it is counts as equal
@@ -393,12 +481,21 @@ def delete_attribute(observer: Watching, owner: object, name: str) -> None:
     """The program deletes an attribute."""
     if isinstance(owner, Tensor):
         observer.changes.set_on_tensor(owner, name, MISSING)
-    else:
-        observer.changes.change(owner, Attribute(name), delattr, name)
+        return
+    stored = inherited(type(owner), name)
+    if is_programs(inherited(type(owner), "__delattr__")) or isinstance(stored, property):
+        return  # the program's own code there is observed
+    if not is_programs(inherited(type(stored), "__delete__")):
+        step = Slot(name) if type(stored).__name__ == "member_descriptor" else Attribute(name)
+        observer.changes.change(owner, step, delattr, name)
 
 
 def set_item(observer: Watching, owner: object, key: object, value: object) -> None:
     """The program sets an element."""
+    if isinstance(owner, np.void):  # a view of an array
+        observer.recorder.refuse_here("changes a record of an array", Section.STATE)
+    if isinstance(key, slice):
+        stream(observer, value)
     if isinstance(owner, Tensor) or id(owner) not in observer.known:
         return
     setter = inherited(type(owner), "__setitem__")
@@ -410,7 +507,9 @@ def set_item(observer: Watching, owner: object, key: object, value: object) -> N
 
 
 def is_key(key: object) -> bool:
-    """Whether ``key`` can be the key of a dictionary."""
+    """Whether ``key`` can be the key of a dictionary, without code of the program that says so."""
+    if not isinstance(key, PLAIN) and any(is_programs(inherited(type(key), n)) for n in ("__hash__", "__eq__")):
+        return False
     try:
         hash(key)
     except TypeError:
@@ -463,7 +562,27 @@ def _print(observer: Watching, args: Sequence[object], kwargs: Mapping[str, obje
     observer.changes.printed(observer.consume, args, kwargs)
 
 
+_TEXTS = (str, repr, ascii, format)
+
+
+def text(observer: Watching, value: object) -> None:
+    """The program asks for the text of a value."""
+    if isinstance(value, np.ndarray):
+        observer.recorder.refuse_here("needs the text of an array, which depends on print options", Section.NUMBERS)
+
+
+def arithmetic(observer: Watching, operand: object) -> None:
+    """The program computes with a value."""
+    if isinstance(operand, decimal.Decimal):
+        observer.recorder.refuse_here("computes with decimal numbers, whose context may change", Section.IMPURE)
+
+
+_EFFECTS = (print, setattr, delattr, next, warnings.warn, importlib.import_module, __import__)
+"""Functions whose calls are observed by what they are given, and must not be called unseen."""
+
 _SPECIAL: dict[Any, Callable[[Any, list[Any], dict[str, Any]], None]] = {
     vars: _vars, getattr: _getattr, hasattr: _getattr, setattr: _setattr, delattr: _delattr, len: _len, bool: _len,
     next: _next, os.getenv: _getenv, print: _print, id: _which, hash: _which, warnings.warn: _warn,
+    isinstance: class_test, issubclass: class_test, importlib.import_module: import_module,
+    __import__: import_module,
 }  # fmt: skip

@@ -20,8 +20,9 @@ from tracecomp.record import calls
 from tracecomp.record.caught_errors import catches, ends_handling
 from tracecomp.record.frames import Stack
 from tracecomp.record.guards.reads import Element, Entry
-from tracecomp.record.guards.snapshots import plain_value
+from tracecomp.record.guards.snapshots import MISSING, plain_value
 from tracecomp.record.plain_numbers import plain_numbers, wants_plain
+from tracecomp.record.registries import imported
 from tracecomp.record.stack_depths import stack_depths
 from tracecomp.record.symbolic.sym_int import SymInt, shown
 from tracecomp.record.symbolic.sym_scalar import SymScalar
@@ -113,9 +114,20 @@ _AFTER: dict[str, Handler] = {
 }  # fmt: skip
 
 
-@_program("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+@_program("LOAD_GLOBAL")
 def _load_global(observer: Watching, stack: Stack, name: str) -> None:
     observer.global_name(stack.frame, name)
+
+
+@_program("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
+def _load_name(observer: Watching, stack: Stack, name: str) -> None:
+    if name not in stack.frame.f_locals:  # of the body of a class
+        observer.global_name(stack.frame, name)
+
+
+@_program("IMPORT_NAME")
+def _import(observer: Watching, stack: Stack, name: str) -> None:
+    imported(observer, stack.frame.f_globals, name, stack.peek(2))
 
 
 @_program("LOAD_DEREF", "LOAD_CLASSDEREF", "LOAD_FROM_DICT_OR_DEREF")
@@ -177,6 +189,7 @@ def _operands(observer: Watching, stack: Stack, sign: str) -> None:
         return
     for depth in (2, 1):
         observer.consume(stack.peek(depth))
+        calls.arithmetic(observer, stack.peek(depth))
     if sign in ("%", "%=") and type(stack.peek(2)) in (str, bytes, bytearray):
         stack.put(1, plain_numbers(stack.peek(1)))  # `%*d` asks for the very type
 
@@ -200,6 +213,7 @@ def _truth(observer: Watching, stack: Stack, _: object) -> None:
 @_program("FORMAT_SIMPLE", "CONVERT_VALUE")
 def _shown(observer: Watching, stack: Stack, _: object) -> None:
     observer.consume(stack.peek(1))
+    calls.text(observer, stack.peek(1))
 
 
 @_program("FORMAT_WITH_SPEC", "MATCH_KEYS")
@@ -210,10 +224,12 @@ def _shown_by(observer: Watching, stack: Stack, _: object) -> None:
 @_program("FORMAT_VALUE")
 def _format(observer: Watching, stack: Stack, how: tuple[object, bool]) -> None:
     observer.consume(stack.peek(1 + how[1]))  # the format is above it on the stack
+    calls.text(observer, stack.peek(1 + how[1]))
 
 
 @_program("MATCH_CLASS")
 def _match_class(observer: Watching, stack: Stack, _: object) -> None:
+    observer.attribute(stack.peek(2), "__match_args__")
     observer.consume(stack.peek(3))
 
 
@@ -254,9 +270,40 @@ def _store_global(observer: Watching, stack: Stack, name: str) -> None:
     observer.changes.change(space, Entry(name), operator.setitem, name, stack.peek(1))
 
 
+@_program("DELETE_GLOBAL")
+def _delete_global(observer: Watching, stack: Stack, name: str) -> None:
+    space = stack.frame.f_globals
+    observer.known.setdefault(id(space), observer.reads.root(space, "globals"))
+    observer.changes.change(space, Entry(name), operator.delitem, name)
+
+
 @_program("STORE_DEREF")
 def _store_deref(observer: Watching, stack: Stack, where: tuple[int, str]) -> None:
     observer.changes.set_cell(stack.variable(where[0]), where[1], stack.peek(1))
+
+
+@_program("DELETE_DEREF")
+def _delete_deref(observer: Watching, stack: Stack, where: tuple[int, str]) -> None:
+    observer.changes.set_cell(stack.variable(where[0]), where[1], MISSING)
+
+
+@_program("RETURN_VALUE")
+def _return(observer: Watching, stack: Stack, _: object) -> None:
+    """Code in C reads the results of some methods of the program: in full, or their exact type."""
+    name = stack.frame.f_code.co_name
+    if name in _NUMBERS:
+        stack.put(1, plain_numbers(stack.peek(1)))
+    elif name in _READ:
+        observer.consume(stack.peek(1))
+
+
+_NUMBERS = frozenset({"__int__", "__float__", "__complex__", "__index__", "__len__", "__length_hint__", "__hash__"})
+_READ = frozenset({"__dir__", "__reduce__", "__reduce_ex__", "__getstate__", "__getnewargs__", "__fspath__"})
+
+
+@_program("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_INVERT", "CALL_INTRINSIC_1")
+def _unary(observer: Watching, stack: Stack, _: object) -> None:
+    calls.arithmetic(observer, stack.peek(1))
 
 
 def _entry(owner: object, key: object) -> Entry | Element | None:
@@ -294,8 +341,16 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
         for depth in range(count, 0, -1):
             stack.put(depth + above, given[-depth])
     observer.reads.asks_types |= any(x is type for x in given)  # who calls it then is not seen
+    if callee is globals:
+        _namespace(observer, stack)
     first = len(given) - len(keywords)
     calls.called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
+
+
+def _namespace(observer: Watching, stack: Stack) -> None:
+    """The program asks for the dictionary of its globals."""
+    space = stack.frame.f_globals
+    observer.known.setdefault(id(space), observer.reads.root(space, "globals"))
 
 
 def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
@@ -307,6 +362,8 @@ def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
     callee = _spread_callee(stack, above)
     if isinstance(args, list | tuple) and isinstance(kwargs, dict):
         observer.reads.asks_types |= callee is type or any(x is type for x in (*args, *kwargs.values()))
+    if callee is globals:
+        _namespace(observer, stack)
     if wants_plain(callee):
         args, kwargs = plain_numbers(args), plain_numbers(kwargs)
         stack.put(1 + above, args)
@@ -321,6 +378,7 @@ def _spread_callee(stack: Stack, above: int) -> Any:
 PROGRAM["CALL"] = lambda observer, stack, shape: _call_with(observer, stack, shape[0], 0, shape[1])
 PROGRAM["CALL_KW"] = lambda observer, stack, count: _call_with(observer, stack, count, 1, stack.peek(1))
 PROGRAM["CALL_FUNCTION_EX"] = _call_spread
+LIBRARY["LOAD_GLOBAL"] = lambda observer, stack, name: observer.library_global(stack.frame.f_globals, name)
 LIBRARY["CALL"] = lambda observer, stack, shape: calls.called_by_library(observer, *_callee(stack, shape[0]))
 LIBRARY["CALL_KW"] = lambda observer, stack, count: calls.called_by_library(observer, *_callee(stack, count + 1))
 LIBRARY["CALL_FUNCTION_EX"] = lambda observer, stack, flags: calls.called_by_library(

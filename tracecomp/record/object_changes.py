@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -56,6 +57,8 @@ class ObjectChanges:
         if written is not None:
             place = written.place(owner, "")
             if place is not None and place.id in self._reads.places:
+                if apply is delattr or apply is operator.delitem or any(x is MISSING for x in args):
+                    self._recorder.refuse_here(f"deletes {written.key}, which holds other values", Section.STATE)
                 return
             self._written.add((id(owner), written.same()))
         if not read.is_given:
@@ -172,6 +175,8 @@ class ObjectChanges:
         """Refuse to keep objects made in the call: every call would have to make its own."""
         if isinstance(value, (Tensor, Device, *PLAIN, type, FunctionType)) or type(plain_value(value)) in (int, float):
             return
+        if value is MISSING:  # a variable is deleted
+            return
         if id(value) in self._known:
             return
         if isinstance(value, list | tuple | dict):
@@ -197,4 +202,7 @@ def _parts_of(value: object) -> dict[object, object]:
 
 
 def _set_cell(cell: CellType, value: object) -> None:
-    cell.cell_contents = value
+    if value is MISSING:
+        del cell.cell_contents
+    else:
+        cell.cell_contents = value

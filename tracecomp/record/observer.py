@@ -9,6 +9,7 @@ whole, and its reads of the outside world are refused (``outside.py``).
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -16,12 +17,16 @@ from functools import partial
 from types import (
     BuiltinFunctionType,
     CellType,
+    ClassMethodDescriptorType,
     CodeType,
     FrameType,
     FunctionType,
+    MemberDescriptorType,
+    MethodDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
+    WrapperDescriptorType,
 )
 from typing import Any, TypeVar
 
@@ -60,7 +65,7 @@ from tracecomp.record.guards.reads import (
     inherited,
 )
 from tracecomp.record.guards.snapshots import MISSING, plain_value, short
-from tracecomp.record.guards.visibility import held_by, is_container, is_hidden, keeps_state
+from tracecomp.record.guards.visibility import has_attributes, held_by, is_container, is_hidden, keeps_state
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.object_changes import ObjectChanges
 from tracecomp.record.pytree import added_to, is_changeable, is_record, note_attribute, opened, parts_of
@@ -132,6 +137,8 @@ class Observer:
             self.reach(fn.__self__, self.reads.root(fn.__self__, f"attribute of {type(fn.__self__).__name__}:"))
         elif not isinstance(fn, FunctionType):
             self.reach(fn, self.reads.root(fn, f"attribute of {type(fn).__name__}:"))
+        if isinstance(fn, partial):
+            calls.called(self, fn, list(args), dict(kwargs))
 
     def _give(self, read: Read) -> None:
         """Know an argument: containers by where they are among the arguments, which are guarded as they are."""
@@ -283,6 +290,22 @@ class Observer:
             value = space[name]
             if not (isinstance(value, ModuleType) and _is_library(value)):
                 self.step(self.reads.root(space, "globals"), Entry(name), value, f"global {name}")
+            return
+        self.step(self.reads.root(space, "globals"), Entry(name), MISSING, f"global {name}")
+        builtin = frame.f_builtins
+        self.step(self.reads.root(builtin, "builtins"), Entry(name), builtin.get(name, MISSING), f"builtin {name}")
+
+    def library_global(self, space: dict[str, Any], name: str) -> None:
+        """Code of Python's library read a global: one that holds a state counts as read by the program."""
+        value = space.get(name)
+        if not (isinstance(value, _STATE) or has_attributes(value)) or isinstance(value, type):
+            return
+        if str(space.get("__name__")).partition(".")[0] not in sys.stdlib_module_names:
+            return
+        if "cache" in name or "memo" in name:
+            return
+        self.step(self.reads.root(space, "globals"), Entry(name), value, f"{space.get('__name__')}.{name}")
+        self.consume(value)
 
     def cell(self, cell: CellType, name: str) -> None:
         """The program read a variable that functions share."""
@@ -304,6 +327,8 @@ class Observer:
         if isinstance(owner, np.ndarray) and name in _VIEWS_OF_ARRAYS:
             self.contents(owner)
             return
+        if isinstance(owner, np.ndarray) and not is_program_class(type(owner)) and not hasattr(np.ndarray, name):
+            self.consume(owner)  # a field of records, a mask
         if type(owner) is super:
             parts: Any = owner
             self.attribute_of_base(parts.__thisclass__, parts.__self__, name)
@@ -312,6 +337,8 @@ class Observer:
         kind = owner if isinstance(owner, type) else type(owner)
         stored = self._inherited(kind, name, missing=kind is owner)
         read = self.known.get(id(owner))
+        if isinstance(owner, type) and name in _NAMES and is_program_class(owner):
+            self._name(owner, name)
         if isinstance(owner, type) and type(owner) is not type and (stored is MISSING or hasattr(stored, "__set__")):
             self._inherited(type(owner), name)
         if read is None or isinstance(owner, type):
@@ -322,9 +349,8 @@ class Observer:
             self._part_of_module(owner, name)
             return
         where = f"attribute of {type(owner).__name__}: {name}"
-        # Data descriptors go before the dictionary. A property of the program runs code that is observed itself.
-        if isinstance(stored, property) and keeps_state(owner) and not calls.is_programs(stored.fget):
-            self.consume(owner)
+        # Data descriptors go before the dictionary.
+        self._computed(owner, name, stored)
         if hasattr(type(stored), "__set__"):
             if not isinstance(stored, property) and not is_program_class(type(stored)):
                 self.recorder.memory.note(owner)
@@ -338,10 +364,29 @@ class Observer:
             step = Slot(name)
             self.step(read, step, step.fetch(owner), where)
 
+    def _name(self, value: object, name: str) -> None:
+        """The program read the name of a class or a function."""
+        step = Slot(name)
+        self.step(self.reads.root(value, f"{name} of"), step, step.fetch(value), f"{name} of {short(value)}")
+
+    def _computed(self, owner: object, name: str, stored: object) -> None:
+        """The program read an attribute that a descriptor computes. Code of the program is observed itself."""
+        if isinstance(stored, property) and not calls.is_programs(stored.fget):
+            if isinstance(stored.fget, FunctionType):
+                self.consume(owner)
+            elif stored.fget is not None:
+                self.reach(stored.fget, self.reads.root(stored.fget, f"property {name}"))
+                calls.called(self, stored.fget, [owner], {})
+        elif isinstance(inherited(type(stored), "__get__"), FunctionType):
+            self.consume(stored)
+
     def _of_library(self, library: ModuleType, name: str) -> None:
-        """Guard a library's attribute if programs change such attributes: the environment, registries, settings."""
-        value = vars(library).get(name, MISSING)  # names that a module resolves late are not settings
-        if value is os.environ or isinstance(value, list | dict) or _is_setting(library, value):
+        """Guard a library's attribute. This package's are guarded if they are settings."""
+        value = vars(library).get(name, MISSING)
+        is_own = library.__name__.partition(".")[0] == _PACKAGE
+        if value is MISSING and (is_own or "__getattr__" in vars(library)):
+            return  # made when it is read
+        if not is_own or isinstance(value, list | dict) or _is_setting(library, value):
             root = self.reads.root(library, library.__name__)
             self.step(root, Attribute(name), value, f"{library.__name__}.{name}")
 
@@ -407,9 +452,11 @@ class Observer:
         if read is None and any(is_program_class(k) for k in kind.__mro__):
             self._know_class(kind)
             read = self.reads.classes.get(id(kind))
+        if read is None and stored is not MISSING and not of_package(kind) and has_attributes(kind):
+            read = self.reads.root(kind, f"class {kind.__name__}")
         if read is None and missing and of_package(kind) and isinstance(stored, PLAIN):
             read = self.reads.root(kind, f"class {kind.__name__}")
-        if read is not None and not callable(stored) and (missing or stored is not MISSING):
+        if read is not None and not isinstance(stored, _FUNCTIONS) and (missing or stored is not MISSING):
             self.step(read, Inherited(name), stored, f"attribute of class {kind.__name__}: {name}")
         return stored
 
@@ -434,6 +481,8 @@ class Observer:
 
     def item(self, owner: object, key: object) -> None:
         """The program read an element."""
+        if isinstance(owner, np.void):  # a view of an array
+            self.recorder.refuse_here("reads a record of an array", Section.STATE)
         self.looked_up(owner, key)
         read = self.known.get(id(owner))
         if read is None:
@@ -444,6 +493,8 @@ class Observer:
         elif isinstance(owner, dict):
             if calls.is_key(key):
                 self.step(read, Entry(key), dict.get(owner, key, MISSING), item_of(read, key))
+            else:  # the program's own code compares keys
+                self.contents(owner)
         elif isinstance(owner, list | tuple | deque) and isinstance(key, int):
             step = Element(key)
             self.step(read, step, step.fetch(owner), item_of(read, key))
@@ -455,7 +506,7 @@ class Observer:
 
     def consume_state(self, owner: object) -> None:
         """The program used, as a container, an object of this package that has attributes to go by."""
-        if id(owner) in self.known and keeps_state(owner):
+        if id(owner) in self.known and (keeps_state(owner) or is_hidden(owner) or has_attributes(owner)):
             self.consume(owner)
 
     def contents(self, value: object, own: bool = False) -> None:
@@ -482,6 +533,20 @@ class Observer:
     def consume(self, value: object, depth: int = 8, own: bool = False) -> None:
         """Note that the program passed ``value`` to code that may read all of it. ``own``: code of this package."""
         read = self.known.get(id(value))
+        if isinstance(value, type) and depth and is_program_class(value):
+            self._consume_class(value, depth)
+        elif isinstance(value, FunctionType) and read is not None:
+            if calls.is_programs(value):
+                self._know_function(value)
+                self._name(value, "__qualname__")
+            else:
+                calls.closure(self, value)
+        elif isinstance(value, BaseException) and read is not None:
+            self.step(read, Slot("args"), value.args, f"arguments of a {type(value).__name__}")
+        elif isinstance(value, ModuleType) and not _is_library(value):
+            self.recorder.refuse_here(f"passes the module {value.__name__} to other code", Section.STATE)
+        elif isinstance(value, MethodType) and depth:
+            self.consume(value.__self__, depth - 1, own)
         if read is None or depth == 0 or isinstance(value, type | FunctionType | ModuleType) or is_module(value):
             if isinstance(value, tuple | list | dict) and depth and read is None:  # made in the call, of older things
                 for item in list(value.values()) if isinstance(value, dict) else held_by(value):
@@ -492,6 +557,8 @@ class Observer:
         if is_container(value):
             parts: Any = () if isinstance(value, np.ndarray) else value  # of no dimension, too
             items: Sequence[Any] = list(parts.values()) if isinstance(parts, Mapping) else list(parts)
+            if has_attributes(value):
+                items = [*items, *self._attributes(read, value)]
         elif is_opened(type(value)) or keeps_state(value):
             read.pin()
             if not any(owner == id(value) for owner, _ in self.written):
@@ -500,6 +567,8 @@ class Observer:
             for name in list(attributes_of(value)):
                 self.attribute(value, name)
             items = list(attributes_of(value).values())
+        elif has_attributes(value):
+            items = self._attributes(read, value)
         else:
             items = ()
             if is_hidden(value):
@@ -510,6 +579,27 @@ class Observer:
             if not isinstance(item, (*PLAIN, Tensor)):
                 self.consume(item, depth - 1, own)
 
+    def _attributes(self, read: Read, value: Any) -> Sequence[Any]:
+        """Note that all attributes of an object of Python's library are read, and return them."""
+        names = Names(None)
+        self.step(read, names, names.fetch(value), f"names of attributes of {type(value).__name__}")
+        found: dict[SomeStep, Any] = {Attribute(name): item for name, item in attributes_of(value).items()}
+        for kind in type(value).__mro__:
+            slots = [k for k, member in vars(kind).items() if isinstance(member, MemberDescriptorType)]
+            found.update({step: step.fetch(value) for step in map(Slot, slots)})
+        for step, item in found.items():
+            self.step(read, step, item, f"attribute of {type(value).__name__}: {step.key}")
+        return list(found.values())
+
+    def _consume_class(self, kind: type, depth: int) -> None:
+        """Note that all attributes of a class of the program are read."""
+        self._name(kind, "__qualname__")
+        for base in kind.__mro__:
+            for name, stored in list(vars(base).items()) if is_program_class(base) else ():
+                if not callable(stored) and not hasattr(type(stored), "__get__") and name not in _OF_CLASSES:
+                    self._inherited(kind, name)
+                    self.consume(stored, depth - 1)
+
     def pin(self, value: object) -> None:
         """The program used the identity of ``value``."""
         read = self.known.get(id(value))
@@ -518,6 +608,7 @@ class Observer:
 
     def block_entered(self, manager: object) -> None:
         """A ``with`` block of ``manager`` begins."""
+        self.consume_state(manager)
         self.recorder.catches |= may_suppress(manager)
 
     def error_caught(self, error: BaseException | None) -> None:
@@ -529,6 +620,16 @@ class Observer:
                 return
             self.recorder.fix_numbers()
 
+
+_FUNCTIONS = (
+    FunctionType, type, staticmethod, classmethod, property, MethodDescriptorType, WrapperDescriptorType,
+    ClassMethodDescriptorType,
+)  # fmt: skip
+"""Attributes of classes that are guarded with its methods."""
+_NAMES = ("__name__", "__qualname__")
+_STATE = (list, dict, set, MethodType)
+"""Globals of Python's library that hold a state."""
+_OF_CLASSES = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__"})
 
 _VIEWS_OF_ARRAYS = {"T", "mT", "flat", "real", "imag", "data", "base", "ctypes", "__array_interface__"}
 """Attributes by which the elements of an array are read or changed."""
@@ -551,6 +652,8 @@ def _parts(value: Any) -> list[tuple[SomeStep, Any]]:
         return [(Entry(key), item) for key, item in value.items()]
     if isinstance(value, list | tuple | deque):
         return [(Element(n), item) for n, item in enumerate(value)]
+    if isinstance(value, np.ndarray) and value.dtype == object:
+        return [(Element(index), value[index]) for index in np.ndindex(value.shape)]
     if is_container(value):
         return []
     return [(Attribute(name), getattr(value, name)) for name in parts_of(value)]

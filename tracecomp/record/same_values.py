@@ -65,9 +65,7 @@ def _key(value: object) -> Any:
 
 def is_value(value: object) -> bool:
     """Whether this is exactly a plain value: an object of a subclass, with additional attributes, is not."""
-    if not isinstance(value, PLAIN):
-        return False
-    return not type(value).__dictoffset__ or isinstance(value, enum.Enum) or not value.__dict__
+    return isinstance(value, PLAIN) and (not type(value).__dictoffset__ or isinstance(value, enum.Enum))
 
 
 def is_plain(value: object) -> bool:

@@ -7,6 +7,7 @@ a list that was replaced by an equal one is still valid.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from types import CellType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -151,6 +152,13 @@ class Cached(Step[Callable[..., object], "tuple[tuple[object, ...], tuple[tuple[
     def fetch(self, owner: Callable[..., object]) -> Any:
         args, keywords = self.key
         return owner(*args, **dict(keywords))
+
+
+class Registrations(Step[object, None]):
+    """The count of registrations of subclasses with abstract classes, of the whole process."""
+
+    def fetch(self, owner: object) -> Any:
+        return abc.get_cache_token()
 
 
 class Element(Step[Any, object]):

@@ -11,6 +11,8 @@ from tracecomp.eager.modes import module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.pytree import Leaves, flatten, unflatten
 
+_ABSENT = object()
+
 
 class Contents(dict[str, Any]):
     """A closure cell in the form of a mapping with one entry."""
@@ -58,7 +60,9 @@ class StateSlot:
         return tensors_in(self.leaves())
 
     def fill(self, leaves: Leaves) -> None:
-        """Hold ``leaves`` in the present tuples, lists and dicts."""
+        """Hold ``leaves`` in the present tuples, lists and dicts, unless the program has deleted it."""
+        if self.value(_ABSENT) is _ABSENT:
+            return
         self.put(unflatten(flatten(self.value(), []), leaves), True)
 
     def put(self, value: object, same_object: bool) -> None:
@@ -76,6 +80,16 @@ def leaves_of(value: object) -> list[Any]:
     leaves: list[Any] = []
     flatten(value, leaves)
     return leaves
+
+
+def containers_within(value: object) -> list[Any]:
+    """The lists and dicts in a container, in order, without itself."""
+    parts = list(value.values()) if isinstance(value, dict) else value if isinstance(value, list | tuple) else ()
+    found = []
+    for part in parts:
+        found += [part] if isinstance(part, list | dict) else []
+        found += containers_within(part)
+    return found
 
 
 def tensors_in(leaves: Leaves) -> list[Tensor]:

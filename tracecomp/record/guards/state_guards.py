@@ -23,7 +23,7 @@ from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.context import OptimizerLike
 from tracecomp.record.guards.guard import Rows, sharing, tensor_miss
 from tracecomp.record.guards.sizes import AnySize
-from tracecomp.record.guards.slots import StateSlot, leaves_of, slot_id, tensors_in
+from tracecomp.record.guards.slots import StateSlot, containers_within, leaves_of, slot_id, tensors_in
 from tracecomp.record.guards.snapshots import (
     MISSING,
     MODULE_INTERNALS,
@@ -370,6 +370,7 @@ class SlotGuard:
         self.follow = follow
         self.value = place.value()
         self.leaves = leaves_of(self.value)
+        self.inner = containers_within(self.value)
         self.snapshot = freeze(self.value)
         self.tensors = tensors_in(self.leaves)
         self.types = [(t._data.dtype, t._data.shape, t.requires_grad) for t in self.tensors]
@@ -401,8 +402,14 @@ class SlotGuard:
 
     def change(self) -> str | None:
         """Says so when it holds something else than other tensors and numbers."""
-        if alike(self.snapshot, freeze(self.place.value(MISSING))):
-            return None
+        now = self.place.value(MISSING)
+        if alike(self.snapshot, freeze(now)):
+            inner = containers_within(now)
+            if now is self.value:
+                moved = any(a is not b for a, b in zip(self.inner, inner, strict=True))
+            else:  # is made again from its parts
+                moved = any(a is b for a in self.inner for b in inner)
+            return f"{self.place.where} holds its lists elsewhere" if moved else None
         return f"{self.place.where} is not {short(self.value)}"
 
     def _same_numbers(self) -> bool:

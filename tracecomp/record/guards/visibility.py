@@ -6,13 +6,18 @@ import ctypes
 import datetime
 import decimal
 import enum
+import fractions
 import functools
 import inspect
+import json.encoder
+import json.scanner
 import operator
+import pathlib
 import re
 import struct
 import sys
 import threading
+import types
 import weakref
 from array import array
 from collections import deque
@@ -20,9 +25,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from functools import cache
 from types import (
     BuiltinFunctionType,
+    ClassMethodDescriptorType,
     CodeType,
     FunctionType,
     GenericAlias,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
@@ -33,23 +42,35 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from tracecomp.record.c_effects import is_c_function
 from tracecomp.record.guards.ownership import is_opened, of_package
-from tracecomp.record.outside import is_c_function
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray, ctypes.Array)
 _LISTED = (bytearray, memoryview, array, Mapping, Set, Sequence)
 _STATEFUL = tuple(f"{__name__.partition('.')[0]}.{room}" for room in ("distributions", "optim", "utils.data"))
 
+_OF_JSON: tuple[type, ...] = tuple(
+    kind for module in (json.scanner, json.encoder) for name, kind in vars(module).items() if name.startswith("c_make")
+    and isinstance(kind, type)
+)  # fmt: skip
+"""Classes in C of the functions that read and write JSON."""
 _UNCHANGING: tuple[type, ...] = (
     type, ModuleType, FunctionType, BuiltinFunctionType, MethodType, MethodWrapperType, WrapperDescriptorType, CodeType,
     GenericAlias, UnionType, property, staticmethod, classmethod, functools.partial, functools.cached_property,
-    BaseException, enum.Enum,
+    MethodDescriptorType, ClassMethodDescriptorType, MemberDescriptorType, GetSetDescriptorType, BaseException,
+    enum.Enum,
     type(NotImplemented), re.Pattern, re.Match, datetime.date, datetime.time, datetime.timedelta, datetime.tzinfo,
     decimal.Decimal, struct.Struct, operator.itemgetter, operator.attrgetter, operator.methodcaller, inspect.Signature,
     weakref.ref, np.ufunc, np.dtype, type(threading.Lock()), type(threading.RLock()), Iterator,
-    type(functools.lru_cache(len)),
+    type(functools.lru_cache(len)), *_OF_JSON,
 )  # fmt: skip
 """Classes written in C whose objects are what they were made as, or which are followed or refused elsewhere."""
+
+
+_CLASS_FLAGS, _SETTABLE = 3 << 8, 2 << 8
+"""CPython's flags of classes that are on the heap, or immutable; those of classes whose attributes can be set."""
+_KEPT = (pathlib.PurePath, types.SimpleNamespace, fractions.Fraction, np.generic)
+"""Classes in Python whose objects do not change, other than by caches."""
 
 
 def held_by(value: tuple[Any, ...] | list[Any]) -> Iterator[Any]:
@@ -79,6 +100,17 @@ def is_hidden(value: object) -> bool:
     return kind is not object and not isinstance(value, _UNCHANGING) and _is_in_c(kind)
 
 
+def has_attributes(value: object) -> bool:
+    """Whether ``value`` is an object of a class in Python's library that is what its attributes are."""
+    kind: type = type(value)
+    if isinstance(value, type):  # in Python, too, whose attributes can be set
+        settable = value.__flags__ & _CLASS_FLAGS == _SETTABLE and not issubclass(value, enum.Enum)
+        return settable and _is_pythons(value.__module__)
+    if isinstance(value, (*_UNCHANGING, *_KEPT)) or _is_in_c(kind) or of_package(kind):
+        return False
+    return _is_pythons(kind.__module__)
+
+
 def is_foreign_function(fn: object) -> bool:
     """Whether ``fn`` is a function in C of a library, which may do anything."""
     module = getattr(fn, "__module__", None)
@@ -90,6 +122,12 @@ def _is_in_c(kind: type) -> bool:
     """Whether all its bases are implemented in C, and objects have no attributes to examine."""
     functions = any(isinstance(f, FunctionType) for k in kind.__mro__ for f in vars(k).values())
     return not functions and (not kind.__dictoffset__ or not _is_known(kind.__module__))
+
+
+@cache
+def _is_pythons(module: str) -> bool:
+    """Whether a module is Python's own, or numpy's."""
+    return module.partition(".")[0] in (sys.stdlib_module_names | {"numpy"}) - {"typing", "__main__"}
 
 
 @cache
