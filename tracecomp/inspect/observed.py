@@ -172,8 +172,10 @@ class ObservingRecorder(Recorder):
         Where they seem to differ, numpy computes both, so their bits must be equal.
         """
         node = value.node
-        inputs = [] if node is None else [self._known(v) for v in node.inputs]
-        if node is None or any(x is None for x in inputs):
+        if node is None:
+            return
+        inputs = [x for v in node.inputs if (x := self._known(v)) is not None]
+        if len(inputs) < len(node.inputs):
             return
         alike = node.op is op and len(inputs) == len(operands) and attrs_key(node.attrs) == attrs_key(attrs)
         if alike and all(map(_is_operand, operands, inputs)):
