@@ -44,7 +44,7 @@ def _operators() -> list[Fault]:
         operator("ops.statements:scatter_statements", "Load(src, start + i)", "Load(src, start + i * 0)", "gathering", "scattered",
                  "put where they belong", room="gathers"),
         operator("ops.statements:put_statements", "(*whole[:axis], *listed)) * inner", "(*whole[:axis], *listed)) * 0", "gathering", "rows added", room="gathers"),
-        operator("codegen.kernels.storing:Storing._store_transposed", "Index((), lane)", "Index((), 0)", "transposing", "transposed", room="masks"),
+        operator("codegen.kernels.storing:Storing._store_transposed", "Index((), lane)", "Index((), 0)", "transposing", "transposed doubles", room="masks"),
     ]  # fmt: skip
 
 
