@@ -89,6 +89,7 @@ def _guards() -> list[Fault]:
             "if self.conditions.holds(sizes) else",
             "if True else",
             "sized",
+            "rows counted",
             "many rows",
             "few rows",
         ),
