@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import random
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -152,3 +153,25 @@ def test_where_what_backward_reads_was_written_to_the_pass_raises() -> None:
     results[0].register_hook(lambda g: g * 2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         results[1].sum().backward()
+
+
+def _passed_on(x: tc.Tensor) -> tc.Tensor:
+    h = x.tanh()
+    a = h * h
+    random.random()  # a graph break: the results of the first part, h behind a, reach a part with a backward pass
+    loss = (a * 3 + h * 2).sum()
+    loss.backward()
+    return loss
+
+
+@pytest.mark.filterwarnings("ignore:graph break")
+def test_backward_pass_recorded_in_a_later_part_sees_all_of_it() -> None:
+    compiled = tc.compile(_passed_on)
+    for k in range(5):
+        grads = []
+        for f in (by_numpy(_passed_on), compiled):
+            x = tc.linspace(0, 1 + k, 4, dtype=tc.float64).requires_grad_()
+            f(x)
+            assert x.grad is not None
+            grads.append(x.grad.numpy())
+        np.testing.assert_allclose(grads[1], grads[0], rtol=1e-12, atol=1e-14)

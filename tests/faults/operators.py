@@ -176,7 +176,7 @@ def signed() -> Made:
 
 def sized() -> Made:
     def fn(x: Any) -> Any:
-        if x.shape[0] > 7:
+        if x.shape[0] > 7:  # @ rows counted
             return x * 2  # @ many rows
         return x + 1  # @ few rows
 

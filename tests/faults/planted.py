@@ -277,7 +277,7 @@ def _recording() -> list[Fault]:
     return [
         recording("record.recorder:Recorder.write", "self.values.set(target, self.value(value))", "None", "counting", *kept),
         recording("record.value_table:ValueTable.set", "cell.version += 1", "pass", "viewed", "seen through a view", "doubled under a view"),
-        recording("record.value_table:ValueTable.set", "if chain:", "if not chain:", "counting", *kept),
+        recording("record.value_table:ValueTable.set", "write(Sym(self._graph, self.value(root)), chain, Sym(self._graph, new)).value", "self.value(root)", "counting", *kept),
         recording("record.finish:Finish._updates", "if final is not initial:", "if final is not initial and not found:",
                   "counting", *kept),
         recording("record.finish:Finish._grads", "if slot.written and now is not slot.initial:", "if slot.written and now is not slot.initial and not found:",

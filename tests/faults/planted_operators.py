@@ -45,7 +45,7 @@ def _operators() -> list[Fault]:
         operator("ops.statements:scatter_statements", "Load(src, start + i)", "Load(src, start + i * 0)", "gathering", "scattered",
                  "put where they belong", room="gathers"),
         operator("ops.statements:put_statements", "(*whole[:axis], *listed)) * inner", "(*whole[:axis], *listed)) * 0", "gathering", "rows added", room="gathers"),
-        operator("codegen.kernels.storing:Storing._store_transposed", "Index((), lane)", "Index((), 0)", "transposing", "transposed", room="masks"),
+        operator("codegen.kernels.storing:Storing._store_transposed", "Index((), lane)", "Index((), 0)", "transposing", "transposed doubles", room="masks"),
     ]  # fmt: skip
 
 
@@ -90,6 +90,7 @@ def _guards() -> list[Fault]:
             "if self.conditions.holds(sizes) else",
             "if True else",
             "sized",
+            "rows counted",
             "many rows",
             "few rows",
         ),

@@ -26,6 +26,7 @@ def _recording() -> list[Fault]:
     return [
         recording("record.guards.guard:ArrayGuard.check", "if self.contents is not None and not", "if self.contents is None and not", "from_arrays", "sum with an array", stages=CALLS),
         recording("record.value_table:ValueTable.value", "cell.version == self._version_of(root)", "True", "stale_views", "row read again"),
+        recording("record.value_table:ValueTable.set", "write(Sym(self._graph, self.value(root)), chain, Sym(self._graph, new)).value", "self.value(root)", "small_writes", "scaled slightly", "read after a small write"),
         recording("record.recorder:Recorder.node", "scalar_of(x, dtype), dtype)", "int(scalar_of(x, dtype)), dtype)", "fractions", "times a fraction"),
         recording("record.recorder:Recorder.node", "tuple(v) if isinstance(v, Size) else v for",
                   "tuple(v) if isinstance(v, Size) else (0,) if (op.name, k) == ('flip', 'axes') else v for", "turned_over", "turned over"),
@@ -132,6 +133,7 @@ def _emission() -> list[Fault]:
         emission("kernels.accumulate:total", "e.const(result.elem, math.nan), result)", "result, result)", "missing_numbers", "largest with a missing one"),
         emission("kernels.convert:narrow_half", 'e.binary("add", e.binary("add", bits, e.const("i32", 0x7FFF)), odd)', "bits", "halved_steps", "half sum", "half product", room="bfloat16", stages=shared),
         emission("kernels.convert:narrow_half", 'e.const("i32", 0x7FFF)), odd)', 'e.const("i32", 0x8000)), e.const("i32", 0))', "halved_steps", "half sum", "half product", room="bfloat16", stages=shared),
+        emission("kernels.convert:narrow_half", 'e.binary("add", e.binary("add", bits, e.const("i32", 0x7FFF)), odd)', "bits", "halved_functions", "half exponential", room="bfloat16", stages=shared),
         emission("kernels.operations:_mod", "b.const - 1", "b.const", "whole_numbers", "remainder by eight", stages=shared),
         emission("kernels.operations:_shift", "e.const(n.elem, bits - 1), n))", "e.const(n.elem, 0), n))", "whole_numbers", "shifted right", stages=shared),
         emission("threads.sync:_work", '_share(a, a.let(f"add i64 {chunk}, 1"), extent, chunks)', "_share(a, chunk, extent, chunks)", "parallel_rows", "large parallel map", "large parallel sums", room="threads", stages=(*NATIVE, "threads")),

@@ -430,12 +430,13 @@ def large() -> Made:
 
 
 def transposing() -> Made:
-    def fn(x: Any) -> Any:
+    def fn(x: Any, y: Any) -> Any:
         a = x.T.contiguous() * 2  # @ transposed
         b = torch.stack([x, x + 1], -1).reshape(130, -1)  # @ woven
-        return a, b
+        c = y.T.contiguous() * 3  # @ transposed doubles
+        return a, b, c
 
-    return fn, (numbers(130, 67),)
+    return fn, (numbers(130, 67), numbers(96, 160).double())
 
 
 def dynamic() -> Made:

@@ -349,6 +349,22 @@ def halved_steps() -> Made:
     return fn, (numbers(13, 17).bfloat16(), numbers(13, 17, seed=1).bfloat16() * 4)
 
 
+def halved_functions() -> Made:
+    def fn(x: Any) -> Any:
+        return torch.exp(x)  # @ half exponential
+
+    return fn, (numbers(13, 17).bfloat16(),)
+
+
+def small_writes() -> Made:
+    def fn(x: Any) -> Any:
+        y = x * 2
+        y[1:3].mul_(1.00001)  # @ scaled slightly
+        return y + 1  # @ read after a small write
+
+    return fn, (numbers(5, 7),)
+
+
 def whole_numbers() -> Made:
     def fn(n: Any, k: Any) -> Any:
         a = n % 8  # @ remainder by eight

@@ -9,12 +9,14 @@ import pytest
 
 import tracecomp
 from tests.faults import programs
-from tests.faults.alarms import alarm
+from tests.faults.alarms import alarm, alarms_of
 from tests.faults.planted import FAULTS, Fault
 from tests.faults.planted_operators import MORE
 from tests.faults.planted_stages import STAGES
 from tests.faults.planting import Edit, code_of, find
 from tests.faults.trying import try_fault
+from tests.programs.registry import Script
+from tests.programs.table import SCRIPTS
 from tracecomp.inspect import compare
 
 QUICK = (
@@ -67,3 +69,17 @@ def test_no_alarm_on_random_programs(seed: int) -> None:
     """With these ``compare`` once had reason, or gave an alarm without one; the command tries as many as one likes."""
     assert alarm(seed) is None
     assert tracecomp.__name__ == "tracecomp"  # ``compare`` changes what a program sees, and leaves nothing changed
+
+
+@pytest.mark.sampled(50)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("script", SCRIPTS.values(), ids=list(SCRIPTS))
+def test_no_alarm_on_scripts_of_users(script: Script) -> None:
+    assert alarms_of(script, changed=False) == []
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["priority_replay", "counter_of_labels", "gaussian_process", "generator_of_batches"])
+def test_no_alarm_on_state_that_comparisons_restore(name: str) -> None:
+    """A list behind a decorator of the library, a Counter, a symmetric matrix, and an iterator, which is refused."""
+    assert alarms_of(SCRIPTS[name], changed=False) == []

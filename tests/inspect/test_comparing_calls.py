@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter, OrderedDict
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +13,16 @@ import pytest
 import tracecomp as torch
 from tests.autograd.doubled import Double
 from tracecomp import nn
+from tracecomp.base.errors import CaptureError
+from tracecomp.compiled.differences import differ_often, difference
 from tracecomp.compiled.program_state import ProgramState, TensorState
 from tracecomp.inspect import compare
 from tracecomp.inspect.derivatives import differs_from_differences
+from tracecomp.inspect.eager_check import numpy_alone
 from tracecomp.inspect.line_watch import line_that_changes
 from tracecomp.inspect.wide import witness
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.op import OPS
 from tracecomp.ir.types import TensorType, float32
 
 HERE = Path(__file__).name
@@ -78,6 +84,51 @@ def test_state_is_put_back_in_place() -> None:
     assert program.layer.weight is weight
 
 
+def test_containers_of_other_meanings_are_put_back() -> None:
+    counts, order, heap = Counter("abb"), OrderedDict(a=1, b=2), [(1, "a")]
+
+    @torch.no_grad()
+    def program() -> None:
+        counts.update("abc")
+        order.move_to_end("a")
+        heap.append((2, "b"))
+
+    state = ProgramState({"program": program})
+    program()
+    state.restore()
+    assert (counts, [*order], heap) == (Counter("abb"), ["a", "b"], [(1, "a")])
+
+
+def test_program_that_reads_an_iterator_is_refused() -> None:
+    numbers = count(2.0)
+
+    def program(x: Any) -> Any:
+        return x * next(numbers)
+
+    with pytest.raises(CaptureError, match="two eager calls of program from the same state differ: result"):
+        compare(program, torch.ones(3))
+
+
+def test_numpy_alone_goes_past_calls_that_machine_code_serves() -> None:
+    x = torch.linspace(-20, 20, 1001)
+    for _ in range(200):
+        native = torch.exp(x)
+    wanted = OPS["exp"].impl(x.numpy())
+    with numpy_alone():
+        np.testing.assert_array_equal(torch.exp(x).numpy(), wanted)
+    assert not np.array_equal(native.numpy(), wanted)  # the last places differ, which shows what ran
+
+
+def test_rounding_of_half_types_is_counted() -> None:
+    exact = torch.linspace(1, 2, 301)
+    rounded = exact.bfloat16().numpy()
+    truncated = (exact.view(torch.int32) & -65536).view(torch.float32).bfloat16().numpy()
+    assert difference(truncated, rounded).agrees(8e-3) and differ_often(truncated, rounded)
+    few = rounded.copy()
+    few[:40] = truncated[:40]
+    assert not differ_often(few, rounded)
+
+
 def test_wrong_custom_gradient_is_told() -> None:
     result = compare(lambda x: Double.apply(x).sum(), torch.ones(3, requires_grad=True), changed=False)
     assert result.ok  # eager and compiled agree: it is the program's own
@@ -115,13 +166,30 @@ def test_line_that_changes_state() -> None:
 @pytest.mark.parametrize(("slope", "wrong"), [(3.0, False), (3.01, True)])
 def test_gradients_against_differences(slope: float, wrong: bool) -> None:
     x = np.linspace(0.5, 2, 7)
-    said = differs_from_differences(lambda at: float((3 * at[0] + np.sin(at[0])).sum()), [x], 0, slope + np.cos(x))
+    said = differs_from_differences(lambda at: 3 * at[0] + np.sin(at[0]), [x], 0, slope + np.cos(x))
     assert bool(said) is wrong
+
+
+def test_differences_of_a_sum_that_cancels_show_rounding_alone() -> None:
+    x = np.linspace(0.5, 2, 7)
+
+    def terms(at: list[Any]) -> Any:
+        return np.concatenate([1e3 * at[0], -1e3 * at[0], 1e-8 * at[0]])
+
+    assert differs_from_differences(terms, [x], 0, np.full(7, 1e-8)) == ""
+
+
+def test_gradient_of_a_symmetric_matrix() -> None:
+    x = np.array([[2.0, 0.5], [0.5, 3.0]])
+    # ``below`` reads the lower triangle alone, and its gradient is spread over both.
+    below, gradient = (lambda at: at[0][1:, 0] * 3), np.array([[0.0, 1.5], [1.5, 0.0]])
+    assert differs_from_differences(below, [x], 0, gradient, symmetric=True) == ""
+    assert differs_from_differences(below, [x], 0, gradient * 2, symmetric=True) != ""
 
 
 def test_kinks_have_no_one_derivative() -> None:
     x = np.array([2.0, 2.0, 1.0])
-    assert differs_from_differences(lambda at: float(at[0].max()), [x], 0, np.array([1.0, 0.0, 0.0])) == ""
+    assert differs_from_differences(lambda at: at[0].max(keepdims=True), [x], 0, np.array([1.0, 0.0, 0.0])) == ""
 
 
 def test_witness_has_more_places() -> None:

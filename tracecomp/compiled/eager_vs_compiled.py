@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -148,16 +148,17 @@ def arrays_differ(have: Array, want: Array, moved: Array | None = None) -> Diffe
     return difference(given[0], given[1], given[2])  # type: ignore[arg-type]
 
 
-def _result_differences(eager: Outcome, compiled: Outcome) -> Iterator[Difference]:
-    """How far the tensors of the results are apart."""
+def _differences(eager: Outcome, compiled: Outcome, tolerance: float | None, wrong: Set[str]) -> Iterator[Difference]:
+    """How far results, gradients and state are apart; at places that are not ``wrong``, rounding explains it."""
     for place, a in eager.values.items():
         b = compiled.values.get(place)
-        if place.startswith("result") and isinstance(a, TensorState) and isinstance(b, TensorState):
-            yield arrays_differ(b.array, a.array)
+        if BASE not in place and isinstance(a, TensorState) and isinstance(b, TensorState):
+            apart = arrays_differ(b.array, a.array)
+            yield apart if place in wrong or apart.agrees(tolerance) else replace(apart, nearer=True)
 
 
 def _same_value(a: Any, b: Any) -> bool:
-    if type(a) is not type(b):
+    if a.__class__ is not b.__class__:  # a number that a recording follows has the class of its value
         return False
     if isinstance(a, float):
         alike = abs(a - b) <= _NUMBER_TOLERANCE * max(abs(a), abs(b))
@@ -174,6 +175,18 @@ def _short(value: object) -> str:
     if isinstance(value, Exception):
         return f"{type(value).__name__}: {str(value)[:200]}"
     return "no error" if value is None else repr(value)[:200]
+
+
+def repeated(fn: Callable[..., Any], call: Call) -> Mismatch | None:
+    """A place at which two eager calls from the same state differ: they read what is no state of Python objects, such
+    as a file or an iterator. The state is restored."""
+    lockstep = Lockstep(fn, fn)
+    before, roots = lockstep.state(call), lockstep.roots(call)
+    first = outcome(fn, call, roots)
+    before.restore()
+    second = outcome(fn, call, roots)
+    before.restore()
+    return next(iter(mismatches(first, second, 0.0)), None)
 
 
 class Lockstep:
@@ -214,7 +227,6 @@ class Lockstep:
         self.calls += 1
         found = mismatches(eager, compiled, self.tolerance)
         self.error = eager.error
-        self.differences = list(_result_differences(eager, compiled))
         if any(m.difference is not None and np.isfinite(m.difference.relative) for m in found):
             after = self.state(call)
             for seed in range(CHANGES):
@@ -222,6 +234,7 @@ class Lockstep:
                 again = {m.place for m in mismatches(eager, compiled, self.tolerance, self.moved(call, roots, seed))}
                 found = [m for m in found if m.place in again]
             after.restore()
+        self.differences = list(_differences(eager, compiled, self.tolerance, {m.place for m in found}))
         return found + self._kept(compiled, call)
 
     def moved(self, call: Call, roots: Mapping[str, object], seed: int) -> Outcome:

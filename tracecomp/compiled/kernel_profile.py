@@ -93,7 +93,7 @@ class Profile:
         whole = f"; by the wall clock {1e6 * self.wall:.1f} us" if self.wall else ""
         lines.append(f"{1e6 * self.seconds:.1f} us: {counts}{whole}")
         if self.disturbed:
-            lines.append(f"preempted {self.taken_away} times; timings may be too high")
+            lines.append(f"preempted {self.taken_away} times; mean times may be too high")
         return "\n".join(lines)
 
     @property

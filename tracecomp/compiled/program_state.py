@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import random
 import sys
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
@@ -158,7 +158,10 @@ class ProgramState:
             yield f"{place}.keywords", value.keywords
         elif isinstance(value, CellType):
             yield from self._cell(place, value)
-        elif is_program_code(value.__code__, value.__globals__):
+        elif not is_program_code(value.__code__, value.__globals__):
+            if (wrapped := vars(value).get("__wrapped__")) is not None:  # as by ``no_grad()``, which is the library's
+                yield f"{place}.__wrapped__", wrapped
+        else:
             for name, cell in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True):
                 yield f"{_CELL}{name}", cell
             yield f"{place}.__defaults__", value.__defaults__
@@ -305,16 +308,19 @@ def _put_items(held: MutableMapping[Any, Any], items: list[tuple[Any, Any]]) -> 
     now = list(held.items())
     if len(now) == len(items) and all(a is c and b is d for (a, b), (c, d) in zip(now, items, strict=True)):
         return
-    held.clear()
-    held.update(items)
+    # Subclasses have other meanings of ``update``: a Counter adds.
+    kind: Any = OrderedDict if isinstance(held, OrderedDict) else dict if isinstance(held, dict) else type(held)
+    kind.clear(held)
+    kind.update(held, items)
     module_changes.note()
 
 
 def _put_elements(held: Any, elements: list[object]) -> None:
     if len(held) == len(elements) and all(a is b for a, b in zip(held, elements, strict=True)):
         return
-    held.clear()
-    held.update(elements) if isinstance(held, set) else held.extend(elements)
+    kind: Any = next(k for k in (list, deque, bytearray, set) if isinstance(held, k))
+    kind.clear(held)
+    kind.update(held, elements) if kind is set else kind.extend(held, elements)
 
 
 def _put_some(space: dict[str, object], items: Mapping[str, object]) -> None:

@@ -15,9 +15,11 @@ from tracecomp.base.errors import Source
 from tracecomp.compiled.eager_vs_compiled import EARLIER, RAISED, Call, Lockstep, Outcome, mismatches, outcome
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.function import Compiled
+from tracecomp.eager.overrides import unwatch_calls, watch_calls
 from tracecomp.inspect.calls import CallFault, Calls, run_calls
 from tracecomp.inspect.changes import Change
 from tracecomp.inspect.comparison import Divergence, shown_source
+from tracecomp.inspect.eager_check import numpy_alone
 from tracecomp.inspect.line_watch import line_that_changes, line_that_differs, line_that_parts, lines_of
 from tracecomp.inspect.observed import Event, Observed, observe
 from tracecomp.inspect.paths import Limits
@@ -76,7 +78,7 @@ class Blame:
             return False
         made.dynamic = False
         made.reset()
-        with config.override(eager="numpy"):
+        with numpy_alone():
             return run_calls(self.fn, made, self.call, self.tolerance, limits, len(calls.steps)).fault is None
 
     def _differs(self, observed: Observed) -> Source | None:
@@ -203,11 +205,14 @@ class Blame:
     def eager(self, calls: Calls, limits: Limits | None) -> Divergence | None:
         """Find calls in which machine code of eager operators differs from numpy."""
         run = _Eager(self.fn)
-        with config.override(eager="numpy"):
+        with numpy_alone():
             found = run_calls(self.fn, run, self.call, self.tolerance, limits, len(calls.steps)).fault
         if found is None:
             return None
-        line = self._line(found, observe(self.fn, self.call, self.roots))
+        with numpy_alone():
+            observed = observe(self.fn, self.call, self.roots)
+        line = None if found.step.change else self._differs(observed)
+        line = line or self._line(found, observed)
         return replace(self._at(found, "eager", "machine code of eager operators", line), step="eager programs")
 
     def native(self, calls: Calls, limits: Limits | None) -> Divergence:
@@ -269,8 +274,12 @@ class _Eager:
         self.fn = fn
 
     def __call__(self, *args: object, **kwargs: object) -> object:
-        with config.override(eager="native"):
-            return self.fn(*args, **kwargs)
+        unwatch_calls()  # those of ``numpy_alone``: machine code serves calls that are made often
+        try:
+            with config.override(eager="native"):
+                return self.fn(*args, **kwargs)
+        finally:
+            watch_calls()
 
 
 def _through_python(compiled: Compiled) -> Compiled:

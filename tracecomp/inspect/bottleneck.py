@@ -140,7 +140,7 @@ def _units(d: KernelCost, r: Rates, cores: int, machine: Machine) -> Iterator[_U
     wake = machine.rates.wake_seconds if d.wakes and cores > 1 else 0.0
     simple, whole, loaded = map(_count, (d.arithmetic, nbytes, d.loaded_bytes))
     yield _Unit(d.arithmetic / (r.multiply_adds * cores), "arithmetic", f"arithmetic, {simple} operations",
-                "only fewer operations are faster: smaller sizes or dtypes")  # fmt: skip
+                "only fewer operations help: smaller sizes or dtypes")  # fmt: skip
     yield _Unit(nbytes / peaks.bandwidth(cores) if far else 0.0, "bandwidth", f"memory bandwidth, {whole} bytes",
                 "read and write fewer bytes: fuse kernels or use smaller dtypes")  # fmt: skip
     yield _Unit(d.loaded_bytes / (r.load_bytes * cores), "loads", f"loads from caches, {loaded} bytes")

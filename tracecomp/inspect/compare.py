@@ -8,16 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base import config
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
-from tracecomp.compiled.eager_vs_compiled import Call, Lockstep, outcome
+from tracecomp.compiled.eager_vs_compiled import Call, Lockstep, Mismatch, outcome, repeated
 from tracecomp.compiled.function import Compiled
 from tracecomp.inspect.blame import Blame
 from tracecomp.inspect.calls import Calls, run_calls
 from tracecomp.inspect.comparison import WHOLE, Comparison, Divergence, StageResult, shown_source
 from tracecomp.inspect.derivatives import check_derivatives
-from tracecomp.inspect.eager_check import eager_fault
+from tracecomp.inspect.eager_check import eager_fault, numpy_alone
 from tracecomp.inspect.graph_runs import Noted, Unhurried
 from tracecomp.inspect.observed import Application, Observed, observe
 from tracecomp.inspect.paths import Limits
@@ -95,11 +94,18 @@ class _Comparing:
         calls = self._by_numpy(noted)
         if calls.error is not None:
             raise calls.error
+        if calls.fault is not None or any(d.nearer for d in calls.differences):
+            self._check_repeatable()
         if not noted.runs and calls.fault is None:
             raise CaptureError(noted.eager_because or _never_settled(noted, result.name))
         result.stages.append(StageResult("recorded", list(calls.differences)))
         if calls.fault is not None:
             result.divergence = self.blame.recorded(calls)
+            return result
+        if observed.wrong and any(d.ulp for d in calls.differences):  # numpy computed both, so their bits are equal
+            wrong = observed.wrong[0]
+            where = shown_source(wrong.source)
+            result.divergence = Divergence("recorded", wrong.what, where, scope="/".join(wrong.scope))
             return result
         self._finite(observed, check_finite)
         self._graphs(noted, loops)
@@ -112,8 +118,13 @@ class _Comparing:
     def _by_numpy(self, noted: Noted, limits: Limits | None = None, most: int | None = None) -> Calls:
         """Eager and interpreted calls, both in numpy: a wrong pass would affect compiled eager operators and the graph
         alike."""
-        with config.override(eager="numpy"):
+        with numpy_alone():
             return run_calls(self.fn, noted, self.call, self.result.tolerance, limits, most)
+
+    def _check_repeatable(self) -> None:
+        """Raise CaptureError if eager calls from the same state differ, which would be taken for a wrong recording."""
+        if (apart := repeated(self.fn, self.call)) is not None:
+            raise CaptureError(_unrepeatable(self.result.name, apart))
 
     def _settled(self) -> Observed:
         """Observe a second call, which finds gradients and an optimizer's state; the state is restored."""
@@ -190,6 +201,14 @@ def _never_settled(noted: Noted, name: str) -> str:
     why = f": {noted.misses[-1]}" if noted.misses else ""
     cause = f"{name} differs at every call: no recording matched the next call{why}"
     return str(BreakReason(cause, Section.FIND))
+
+
+def _unrepeatable(name: str, apart: Mismatch) -> str:
+    cause = f"two eager calls of {name} from the same state differ: {apart}"
+    remedy = (
+        "It reads an iterator, a file, a clock or other state outside of Python objects: pass its values as arguments"
+    )
+    return str(BreakReason(cause, Section.FIND, remedy))
 
 
 def _finite(x: object) -> bool:

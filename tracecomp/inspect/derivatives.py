@@ -26,7 +26,8 @@ from tracecomp.ir.graph import Graph, attrs_key
 from tracecomp.ir.op import Attrs, Op
 
 Array = np.ndarray[Any, Any]
-Loss = Callable[[list[Any]], float]
+Loss = Callable[[list[Any]], Array]
+"""The terms whose sum is differentiated: their rounding limits what differences show, even if the sum is near 0."""
 
 STEP = 1e-6
 """The step of differences, relative to the largest operand."""
@@ -34,6 +35,8 @@ RULE_TOLERANCE = 2e-5
 """Agreement of a rule in float64 with differences, relative to the sum of the absolute terms."""
 RUN_TOLERANCE = {"float16": 5e-3, "bfloat16": 5e-2, "float32": 1e-3, "float64": 1e-8}
 """Agreement of what ran with the same rule in float64, relative to its largest element."""
+_SYMMETRIC = frozenset(("cholesky", "eigh", "eigvalsh"))
+"""Operators that read one triangle of a symmetric matrix, and spread its gradient over both, as PyTorch does."""
 _FEW = 6
 """Elements that a second difference moves, if the first met a kink."""
 _OF_A_KIND = 3
@@ -178,31 +181,45 @@ def _differ(
 ) -> Iterator[str]:
     """Yield the operands whose gradients do not match differences."""
 
-    def loss(at: list[object]) -> float:
-        pairs = zip(_results(op, at, attrs), grads, strict=True)
-        return sum(float(np.sum(out * g)) for out, g in pairs if g is not None)
+    def loss(at: list[object]) -> Array:
+        return _terms_of(_results(op, at, attrs), grads)
 
     for number, gradient in enumerate(exact):
         if gradient is not None and operands[number].dtype == np.float64:
-            text = differs_from_differences(loss, operands, number, gradient)
+            text = differs_from_differences(loss, operands, number, gradient, op.name in _SYMMETRIC)
             if text:
                 yield text
 
 
-def differs_from_differences(loss: Loss, operands: list[Any], number: int, gradient: Array) -> str:
-    """Return the slope of ``loss`` in operand ``number`` if ``gradient`` differs; "" if they agree."""
+def _terms_of(results: Sequence[Array], grads: Sequence[Array | None]) -> Array:
+    """The products of results and their gradients, as one array."""
+    products = [np.ravel(r * g) for r, g in zip(results, grads, strict=False) if g is not None]
+    return np.concatenate(products) if products else np.zeros(0)
+
+
+def differs_from_differences(
+    loss: Loss, operands: list[Any], number: int, gradient: Array, symmetric: bool = False
+) -> str:
+    """Return the slope of ``loss`` in operand ``number`` if ``gradient`` differs; "" if they agree.
+
+    ``symmetric``: the operand moves as a symmetric matrix.
+    """
     x = operands[number]
     rng = np.random.default_rng(0)
     size = STEP * max(float(np.abs(x[np.isfinite(x)]).max(initial=0.0)), 1e-3)
     for few in (False, True, True, True):
         direction = _direction(x, rng, few)
+        if direction is not None and symmetric:
+            direction = (direction + direction.swapaxes(-1, -2)) / 2
         if direction is None or not np.isfinite(gradient).all():
             return ""
         terms = gradient * direction
         with np.errstate(all="ignore"):
-            at = [loss(_moved(operands, number, direction * (k * size))) for k in (-2, -1, 0, 1, 2)]
+            parts = [loss(_moved(operands, number, direction * (k * size))) for k in (-2, -1, 0, 1, 2)]
+            at = [float(part.sum()) for part in parts]
+            largest = max(float(np.abs(part).sum()) for part in parts)
         central = (8 * (at[3] - at[1]) - (at[4] - at[0])) / (12 * size)
-        rounding = 20 * max(map(abs, at)) * 1e-16 / size
+        rounding = 20 * largest * 1e-16 / size
         allowed = RULE_TOLERANCE * float(np.abs(terms).sum()) + rounding + 1e-12
         if not np.isfinite(central) or abs(central - float(terms.sum())) <= allowed:
             continue
@@ -268,12 +285,12 @@ def _check_function(run: FunctionRun, step: BackwardStep) -> Iterator[Derivative
     operands = [wide_array(x._data) if isinstance(x, Tensor) else x for x in run.args]
     grads = [None if g is None else wide_array(g) for g in step.grads]
 
-    def loss(at: Sequence[object]) -> float:
+    def loss(at: Sequence[object]) -> Array:
         given = [Tensor._wrap(x) if isinstance(x, np.ndarray) else x for x in at]
         with no_grad(), unrecorded():
             out = function.apply(*given)
         outs = out if isinstance(out, tuple) else (out,)
-        return sum(float(np.sum(o._data * g)) for o, g in zip(outs, grads, strict=False) if g is not None)
+        return _terms_of([o._data for o in outs], grads)
 
     for number, gradient in enumerate(step.found):
         x = operands[number]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from tracecomp.eager.evaluate import INEXACT, ORDERED
+from tracecomp.base import config
+from tracecomp.eager.evaluate import ORDERED
+from tracecomp.eager.overrides import unwatch_calls, watch_calls
 from tracecomp.inspect.comparison import Divergence, around_worst, shown_source
 from tracecomp.inspect.observed import Application
 from tracecomp.inspect.wide import wide_array, wide_attrs
-from tracecomp.ir.graph import Node
 
 Array = np.ndarray[Any, Any]
 
@@ -26,8 +29,18 @@ FUNCTION_ULP = 16.0
 _CHOSEN = frozenset(("maximum", "minimum"))
 
 
-_BITS = frozenset(("view", "creation", "gather", "pad", "concat", "random"))
-"""Kinds of operators without rounding."""
+@contextmanager
+def numpy_alone() -> Iterator[None]:
+    """Run eager operators of this thread by their numpy definitions.
+
+    Without watched calls, machine code would still serve functions that were called often.
+    """
+    watch_calls()
+    try:
+        with config.override(eager="numpy"):
+            yield
+    finally:
+        unwatch_calls()
 
 
 def eager_fault(made: Application) -> Divergence | None:
@@ -65,9 +78,4 @@ def last_places(found: Array, wanted: Array) -> float:
     return float(np.where(normal, apart, 0.0).max(initial=0.0))
 
 
-def rounds_alike(node: Node) -> bool:
-    """Whether numpy and machine code give the same bits: operators that round at most once."""
-    return node.op.kind in _BITS or (node.op.kind == "elementwise" and node.op.name not in INEXACT)
-
-
-__all__ = ["FUNCTIONS", "FUNCTION_ULP", "eager_fault", "last_places", "rounds_alike"]
+__all__ = ["FUNCTIONS", "FUNCTION_ULP", "eager_fault", "last_places", "numpy_alone"]

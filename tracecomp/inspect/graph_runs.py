@@ -13,11 +13,13 @@ from tracecomp.base import config
 from tracecomp.compiled.backends import Hosted, Interpreted, Make
 from tracecomp.compiled.budget import Unlimited
 from tracecomp.compiled.function import Compiled
-from tracecomp.compiled.graph_bisection import run_native
-from tracecomp.eager.evaluate import evaluate
-from tracecomp.ir.graph import Graph
+from tracecomp.compiled.graph_bisection import NativeProgram, run_native
+from tracecomp.eager.evaluate import INEXACT, evaluate
+from tracecomp.ir.arrays import in_parts
+from tracecomp.ir.graph import Graph, Node
 from tracecomp.ir.interpret import Interpreter
 from tracecomp.passes.graph.host_segments import has_external
+from tracecomp.passes.pipeline import PIPELINE
 
 Array = np.ndarray[Any, Any]
 
@@ -47,9 +49,28 @@ def run_as_calls_do(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
 
 
 def run_eagerly(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
-    """The outputs of ``graph``, whose operators run one by one as in eager mode: compiled code has the same bits."""
+    """The outputs of ``graph``, complex ones as pairs, whose operators run one by one as in eager mode: compiled code
+    has the same bits."""
     with config.override(eager="native"):
-        return Interpreter(graph).run(arrays, evaluate=evaluate)
+        return [*map(in_parts, Interpreter(graph).run(arrays, evaluate=evaluate))]
+
+
+def run_unfused(graph: Graph, arrays: Sequence[Array], steady: Set[int] = frozenset()) -> list[Array]:
+    """The outputs of the program built with the required lowering steps only.
+
+    ``steady`` as in the reference program: frozen transformed weights may decide the order of a sum.
+    """
+    with config.override(stop_after=len(PIPELINE)):
+        return NativeProgram(graph, steady=steady).run(arrays, 1)
+
+
+_BITS = frozenset(("view", "creation", "gather", "pad", "concat", "random"))
+"""Kinds of operators without rounding."""
+
+
+def rounds_alike(node: Node) -> bool:
+    """Whether numpy and machine code give the same bits: operators that round at most once."""
+    return node.op.kind in _BITS or (node.op.kind == "elementwise" and node.op.name not in INEXACT)
 
 
 class _Noting(Interpreted):

@@ -97,11 +97,11 @@ def _short_graph(recording: RecordingFacts, graph: GraphFacts) -> Iterator[str]:
     calls = [k for k in graph.kernels if not k.prepares]
     text = f"{graph.name}: {graph.nodes} nodes as {len(calls)} kernel call{'s' * (len(calls) != 1)}"
     if graph.seconds is not None:
-        share = f", {100 * (graph.share or 0):.0f} % of what the machine can do" if graph.share else ""
+        share = f", {100 * (graph.share or 0):.0f} % of the machine's peak" if graph.share else ""
         text += f", {seconds(graph.seconds)} with {graph.threads} thread{'s' * (graph.threads > 1)}{share}"
     yield text + (f"; {recording.says}" if recording.says else "")
     if graph.profile and graph.profile.disturbed:
-        yield f"  preempted {graph.profile.taken_away} times; timings may be too high"
+        yield f"  preempted {graph.profile.taken_away} times; mean times may be too high"
     if graph.checked:
         yield f"  {graph.checked}"
     if graph.not_measured:

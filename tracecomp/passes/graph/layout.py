@@ -57,7 +57,7 @@ def plan(graph: Graph, log: Log) -> Graph:
         log.choose(
             f"{len(region.convolutions)} convolutions and {len(region.values)} values around them",
             "channels last" if last else "channels first",
-            f"channels last saves about {gain:.0f} cycles in convolutions, transposing values costs about {cost:.0f}",
+            f"channels last saves about {gain:,.0f} cycles in convolutions, transposing values costs about {cost:,.0f}",
             graph.origin.get(first, Origin()),
         )
         if last:

@@ -39,11 +39,11 @@ function drawAnswer() {
   const tiles = [];
   if (programs.length) {
     const p = programs[0];
-    if (p.share != null) tiles.push(["of what the machine can do", percent(p.share), `${p.threads} thread${p.threads > 1 ? "s" : ""}`]);
+    if (p.share != null) tiles.push(["share of the machine's peak", percent(p.share), `${p.threads} thread${p.threads > 1 ? "s" : ""}`]);
     if (costs) {
       const even = costs.eager && costs.call && costs.eager > costs.call ? Math.ceil(costs.compiling / (costs.eager - costs.call)) : null;
       tiles.push([costs.loaded ? "loading the code took" : "compiling took", seconds(costs.compiling), even ? `pays after ${even.toLocaleString("en")} calls` : costs.why_not]);
-      if (costs.eager) tiles.push(["a call, eagerly", seconds(costs.eager), ""]);
+      if (costs.eager) tiles.push(["eager call", seconds(costs.eager), ""]);
     }
     const m = p.memory, predicted = m.arena + m.scratch + m.results;
     tiles.push(["memory of a call", bytes(predicted), measuredMemory(m)]);
@@ -187,7 +187,7 @@ function drawDecisions() {
   const rules = p.steps.flatMap((s) => Object.entries(s.rules).map(([rule, n]) => `<tr><td>${escapeHtml(s.name)}</td><td>${escapeHtml(rule)}</td><td class="n">${n}</td></tr>`));
   const once = p.calls.filter((c) => c.prepares).map((c) => `<tr data-kernel="${escapeHtml(c.name)}" tabindex="0"><td>${escapeHtml(c.title)}</td><td>${bytes(c.nbytes)}</td></tr>`);
   $("decision-tables").innerHTML = [
-    section("Why kernels are not one", apart.length, plainTable(["Kernels", "Reason", "Times", "Passes through", "Line"], apart.slice(0, 400)), true),
+    section("Kernels that were not fused", apart.length, plainTable(["Kernels", "Reason", "Times", "Bytes between", "Line"], apart.slice(0, 400)), true),
     section("Layouts and other choices", choices.length, plainTable(["Step", "What", "Chosen", "Reason", "Line"], choices), choices.length > 0),
     section("Prepacked: run once for many calls", once.length, plainTable(["Kernel", "Bytes"], once)),
     section("Rules that fired", rules.length, plainTable(["Step", "Rule", "Times"], rules)),
