@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -12,10 +12,9 @@ from tracecomp.autograd.anomaly import check_nan, explain
 from tracecomp.base.capture_guide import Section
 from tracecomp.eager.aliasing import check_write
 from tracecomp.eager.device import use
-from tracecomp.eager.dispatch import asked
 from tracecomp.eager.grad_fn import AccumulateGrad
 from tracecomp.eager.meta import in_order
-from tracecomp.eager.modes import asks_for_eager, modes
+from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, get_grad, own, set_grad
 from tracecomp.eager.tensor_base import Edge, Node, TensorBase
 from tracecomp.ir.arrays import memory_order
@@ -81,7 +80,7 @@ class _Run:
         for (node, number), grad in zip(roots, grads, strict=True):
             self._arrive(node, number, grad)
         if not self.inside:
-            self._announce(roots, grads)
+            self._announce(roots)
         # The number of gradients each node waits for: it runs after the last has arrived, so every node runs once.
         waiting, order = _dependencies([node for node, _ in roots], self.borders)
         needed, self._reached = None, order
@@ -112,13 +111,10 @@ class _Run:
                     heapq.heappush(ready, (-child.number, child))
         return self.captured
 
-    def _announce(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> None:
-        """Mark nodes whose gradients are observed: in a differentiable or watched pass, all of them.
-
-        Nodes of compiled calls take themselves apart here. Later, some of their gradients may have arrived already.
-        """
+    def _announce(self, roots: Sequence[Target]) -> None:
+        """Mark nodes whose gradients are observed: in a differentiable pass, all of them."""
         nodes = [n for n, _ in self.wanted or ()]
-        if modes.grad or is_watched(grads):
+        if modes.grad:
             nodes += _dependencies([node for node, _ in roots], set())[1]
         for node in nodes:
             node.observe()
@@ -204,11 +200,6 @@ class _Run:
         if not self.keep_graph:
             node.release()
         return found
-
-
-def is_watched(grads: Iterable[TensorBase | None]) -> bool:
-    """Whether a mode, or the class of a gradient, is to see each operator of a backward pass."""
-    return modes.recorder is not None or asks_for_eager() is not None or (bool(use.begun) and asked(grads))
 
 
 def _consists_of_others(x: TensorBase) -> bool:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.autograd.engine import is_watched
 from tracecomp.compiled.dynamic_shapes import Runner
+from tracecomp.eager import dispatch
+from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import FREED, OpNode, modified
-from tracecomp.eager.modes import modes, unseen
+from tracecomp.eager.modes import asks_for_eager, modes, unseen
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node
 from tracecomp.eager.vjp_program import ArrayType
@@ -102,7 +103,7 @@ class CompiledNode(Node):
     def backward(self, grads: Grads) -> Grads:
         if self.saved is None:
             raise RuntimeError(FREED)
-        if (modes.grad and self.again is None) or is_watched(grads):
+        if (modes.grad and self.again is None) or _is_watched(grads):
             self.take_apart()
         if self.refused is not None:
             raise RuntimeError(self.refused)
@@ -156,6 +157,11 @@ def differentiable(split: Split, name: str) -> Callable[..., Grads]:
 
     backward.__name__ = f"{name}_backward"
     return backward
+
+
+def _is_watched(grads: Grads) -> bool:
+    """Whether a mode, or the class of a gradient, is to see each operator of a backward pass."""
+    return modes.recorder is not None or asks_for_eager() is not None or (bool(use.begun) and dispatch.asked(grads))
 
 
 def _end(edge: tuple[Node, int]) -> Tensor:
