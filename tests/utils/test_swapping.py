@@ -66,7 +66,7 @@ def test_shared_tensors_are_refused(kind: str) -> None:
     a, b = tc.ones(2, requires_grad=True), tc.zeros(3)
     other = shared(kind, a)
     for pair in ((a, b), (b, a)):
-        with pytest.raises(RuntimeError, match="use_count of t[12]|Cannot swap t[12]"):
+        with pytest.raises(RuntimeError, match=r"use_count of t[12]|Cannot swap t[12]"):
             swap_tensors(*pair)
     del other
     assert a.tolist() == [1, 1] and b.tolist() == [0, 0, 0]
