@@ -41,7 +41,8 @@ def overdrive_core_loop(
 ) -> None:
     """Write the overdriven ``waveform`` [channels, time] into ``output_waveform``.
 
-    ``temp`` [channels, time] is the distorted signal. ``last_in`` and ``last_out`` [channels] are its state, and change.
+    ``temp`` [channels, time] is the distorted signal. ``last_in`` and ``last_out`` [channels] are the state, updated
+    in place.
     """
     before, after = last_in.detach().numpy().copy(), last_out.detach().numpy().copy()
     clean, distorted = waveform.detach().numpy(), temp.detach().numpy()
