@@ -217,3 +217,13 @@ def models_by_repository(run):
         'def small(width=2):\n    "A small model."\n    return nn.Linear(3, width)\n'
     )
     return settle(torch.hub.load("repository", "small", source="local", width=4))(tensor(2, 3))
+
+
+@program("002:2105, 002:2159-2167", compiles=False)
+def dimensions_have_no_names(run):
+    for make in (torch.zeros, torch.ones, torch.empty, torch.rand, torch.randn):
+        with pytest.raises(TypeError):
+            make(2, 3, names=("N", "C"))  # PyTorch 2.13 does not have them either
+    with pytest.raises(TypeError):
+        torch.zeros(2, 3).sum("N")
+    return tensor(2, 3).movedim(1, 0)
