@@ -109,7 +109,7 @@ def test_attributes_of_a_view_are_a_live_dict() -> None:
         assert isinstance(own, dict) and own == {"a": 1, "b": 2} and {**own} == dict(own) == {"a": 1, "b": 2}
         assert own | {"c": 3} == {"a": 1, "b": 2, "c": 3} and {"a": 0} | own == {"a": 1, "b": 2}
         assert list(own) == ["a", "b"] and [*reversed(own)] == ["b", "a"] and len(own) == 2 and "_base" not in own
-        assert repr(own) == "{'a': 1, 'b': 2}" and own.copy() == own
+        assert repr(own) == "{'a': 1, 'b': 2}" and own.copy() == own and own != {"a": 1}
         for made in (copy.copy(own), copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
             assert type(made) is dict and made == own
         assert own.pop("a") == 1 and own.setdefault("c", 3) == 3 and not hasattr(x, "a")

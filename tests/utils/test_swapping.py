@@ -16,8 +16,8 @@ class Tagged(tc.Tensor):
 
 
 def test_both_objects_remain() -> None:
-    a, b = tc.nn.Parameter(tc.ones(2)), tc.zeros(3, dtype=tc.float64).as_subclass(Tagged)
-    b = b.clone()
+    a: Any = tc.nn.Parameter(tc.ones(2))
+    b: Any = tc.zeros(3, dtype=tc.float64).as_subclass(Tagged).clone()
     a.grad, a.tag, ids = tc.full((2,), 5.0), "a", (id(a), id(b))
     swap_tensors(a, b)
     assert (id(a), id(b)) == ids and type(a) is Tagged and type(b) is tc.nn.Parameter

@@ -15,7 +15,7 @@ def own_attributes(t: TensorBase) -> dict[str, Any]:
     return {name: value for name, value in all_attributes(t).items() if name not in INNER}
 
 
-class Attributes(MutableMapping[str, Any], dict[str, Any]):
+class Attributes(dict[str, Any]):
     """A dictionary that reads and writes a tensor's attributes, and hides the package's.
 
     Libraries copy this dictionary to other tensors, pickle it and show it. The package's attributes would make the
@@ -25,7 +25,7 @@ class Attributes(MutableMapping[str, Any], dict[str, Any]):
 
     def __init__(self, t: TensorBase) -> None:
         self._tensor, self._real = t, all_attributes(t)
-        dict.__init__(self, own_attributes(t))
+        super().__init__(own_attributes(t))
 
     def __getitem__(self, name: str) -> Any:
         if name in INNER:
@@ -58,18 +58,28 @@ class Attributes(MutableMapping[str, Any], dict[str, Any]):
         """The attributes in a new dictionary."""
         return own_attributes(self._tensor)
 
-    def __or__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:  # type: ignore[override]
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __or__(self, other: Mapping[str, object]) -> dict[str, Any]:  # type: ignore[override]
         return self.copy() | dict(other)
 
-    def __ror__(self, other: Mapping[Any, Any]) -> dict[Any, Any]:  # type: ignore[override]
+    def __ror__(self, other: Mapping[str, object]) -> dict[str, Any]:  # type: ignore[override]
         return dict(other) | self.copy()
 
-    def __ior__(self, other: Any) -> Attributes:  # type: ignore[misc, override]
+    def __ior__(self, other: Mapping[str, object]) -> Attributes:  # type: ignore[override]
         self.update(other)
         return self
 
     def __reduce__(self) -> Any:
         return dict, (self.copy(),)
+
+
+# Not as a base class: type checkers take ``dict`` for a subclass of MutableMapping, which cannot come before it.
+for _name in (
+    "__contains__", "__eq__", "clear", "get", "items", "keys", "pop", "popitem", "setdefault", "update", "values",
+):  # fmt: skip
+    setattr(Attributes, _name, getattr(MutableMapping, _name))
 
 
 def replace_attributes(t: TensorBase, value: object) -> None:
