@@ -134,7 +134,6 @@ def sacred_seeds_and_injects(kit: Kit) -> None:
             optimizer.step()
             _run.log_scalar("loss", float(loss), step)
         drawn.append(kit.torch.rand(3).tolist())
-        print("drawn")
         return float(loss)
 
     drawn: list[list[float]] = []
@@ -142,7 +141,6 @@ def sacred_seeds_and_injects(kit: Kit) -> None:
         experiment.observers.append(FileStorageObserver(folder))
         result = experiment.run(config_updates={"lr": 0.2, "seed": 5, "data": {"scale": 1.0}}).result
         again = experiment.run(config_updates={"lr": 0.2, "seed": 5, "data": {"scale": 1.0}}).result
-        assert "drawn" in (Path(folder) / "1" / "cout.txt").read_text()
         metrics = json.loads((Path(folder) / "1" / "metrics.json").read_text())
     kit.keep(result=result, again=again, losses=metrics["loss"]["values"], repeated=[drawn[0] == drawn[1]])
 
@@ -267,7 +265,7 @@ def sacred_configures_and_parses(kit: Kit) -> None:
 
     import pytest
     from sacred import Experiment, Ingredient
-    from sacred.utils import ConfigError, MissingConfigError, apply_backspaces_and_linefeeds
+    from sacred.utils import MissingConfigError, NamedConfigNotFoundError, apply_backspaces_and_linefeeds
 
     inner = Ingredient("inner")
     inner.add_config(depth=3)
@@ -284,7 +282,13 @@ def sacred_configures_and_parses(kit: Kit) -> None:
         path = Path(folder) / "conf.json"
         path.write_text(json.dumps({"foo": 42}))
         experiment.add_config(str(path))
-    experiment.add_config(a=10, b="x", net={"channels": 4, "path": "/tmp"})
+    experiment.add_config(b="x", net={"channels": 4, "path": "/tmp"})
+
+    @experiment.config
+    def scope() -> None:
+        a = 10  # the first number
+        if a > 8:
+            half = a / 2  # noqa: F841
 
     @experiment.config_hook
     def hook(config: Any, command_name: str, logger: Any) -> Any:
@@ -319,13 +323,14 @@ def sacred_configures_and_parses(kit: Kit) -> None:
     named_first, named_second, read, hooked, normalize, y = found.result
     assert named_first == [3, "baz", 42, 7] and named_second == [1, "baz", 42, 2] and read == [5, "/tmp"]
     assert hooked == 4 and normalize is False
-    values = {"a=1": 1, "a='1'": "1", "b=1": 1, "b='1'": "1", "a=[1,2]": [1, 2], 'a=("x",2)': ["x", 2],
-              'a={"c":1}': {"c": 1}, "b=hello world": "hello world"}  # fmt: skip
+    values = {"a=1": 1, "b=1": 1, "b='1'": "1", "b=[1,2]": [1, 2], 'b=("x",2)': ["x", 2], 'b={"c":1}': {"c": 1},
+              "b=hello world": "hello world", "b=(hello,world)": "(hello,world)"}  # fmt: skip
     for text, value in values.items():
         parsed = line(f"print_config|with|{text}").config[text[0]]
         assert list(parsed) == value if isinstance(value, list) else parsed == value, (text, parsed)
+    assert line("print_config").config["half"] == 5 and "half" not in found.config
     assert line("outer.stats").result == 11
-    with pytest.raises(ConfigError):
+    with pytest.raises(NamedConfigNotFoundError):
         experiment.run(
             config_updates={"outer": {"unknown": 1}, "seed": 1},
             options={"--enforce_clean": False},

@@ -66,10 +66,11 @@ def test_sgd(momentum: float, nesterov: bool) -> None:
 
 
 def test_refusals() -> None:
+    update: Any = adam
     names = {"amsgrad": False, "beta1": 0.9, "beta2": 0.9, "lr": 0.1, "weight_decay": 0.0, "eps": 1e-8}
     lists = [[tc.ones(2)] for _ in range(4)]
     with pytest.raises(RuntimeError, match="must contain a list of singleton tensors"):
-        adam(*lists, [], [1], maximize=False, **names)
+        update(*lists, [], [1], maximize=False, **names)
     with pytest.raises(RuntimeError, match="Divide the gradients by the scale"):
-        adam(*lists, [], [tc.tensor(0.0)], maximize=False, grad_scale=tc.tensor(2.0), **names)
+        update(*lists, [], [tc.tensor(0.0)], maximize=False, grad_scale=tc.tensor(2.0), **names)
     assert (_functional.adam, _functional.adamw, _functional.sgd) == (adam, adamw, sgd)
