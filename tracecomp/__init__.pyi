@@ -43,6 +43,7 @@ from tracecomp.ir.types import bfloat16 as bfloat16
 from tracecomp.ir.types import complex32 as complex32
 from tracecomp.ir.types import complex64 as complex64
 from tracecomp.ir.types import complex128 as complex128
+from tracecomp.ir.types import float4_e2m1fn_x2 as float4_e2m1fn_x2
 from tracecomp.ir.types import float8_e4m3fn as float8_e4m3fn
 from tracecomp.ir.types import float8_e4m3fnuz as float8_e4m3fnuz
 from tracecomp.ir.types import float8_e5m2 as float8_e5m2
@@ -51,6 +52,13 @@ from tracecomp.ir.types import float8_e8m0fnu as float8_e8m0fnu
 from tracecomp.ir.types import float16 as float16
 from tracecomp.ir.types import float32 as float32
 from tracecomp.ir.types import float64 as float64
+from tracecomp.ir.types import int1 as int1
+from tracecomp.ir.types import int2 as int2
+from tracecomp.ir.types import int3 as int3
+from tracecomp.ir.types import int4 as int4
+from tracecomp.ir.types import int5 as int5
+from tracecomp.ir.types import int6 as int6
+from tracecomp.ir.types import int7 as int7
 from tracecomp.ir.types import int8 as int8
 from tracecomp.ir.types import int16 as int16
 from tracecomp.ir.types import int32 as int32
@@ -60,6 +68,13 @@ from tracecomp.ir.types import qint32 as qint32
 from tracecomp.ir.types import quint2x4 as quint2x4
 from tracecomp.ir.types import quint4x2 as quint4x2
 from tracecomp.ir.types import quint8 as quint8
+from tracecomp.ir.types import uint1 as uint1
+from tracecomp.ir.types import uint2 as uint2
+from tracecomp.ir.types import uint3 as uint3
+from tracecomp.ir.types import uint4 as uint4
+from tracecomp.ir.types import uint5 as uint5
+from tracecomp.ir.types import uint6 as uint6
+from tracecomp.ir.types import uint7 as uint7
 from tracecomp.ir.types import uint8 as uint8
 from tracecomp.ir.types import uint16 as uint16
 from tracecomp.ir.types import uint32 as uint32

@@ -312,12 +312,12 @@ class _Ops:
     def load_library(self, path: Any) -> None:
         """Record ``path``: libraries compiled for PyTorch cannot be loaded, and their operators raise when called.
 
-        Those of torchvision are provided (``interop/torchvision.py``). OSError if the file does not exist.
+        Those of torchvision and torchaudio are provided (``interop/``). OSError if the file does not exist.
         """
         if not Path(path).exists():
             raise OSError(f"{path}: no such library")
-        if Path(path).parent.name == "torchvision":
-            import_module("tracecomp.interop.torchvision")  # imported late, as it registers its operators here
+        for package in {"torchvision", "torchaudio"} & {*Path(path).parts[-3:-1]}:
+            import_module(f"tracecomp.interop.{package}")  # imported late, as it registers its operators here
         self.loaded_libraries.add(str(path))
 
 

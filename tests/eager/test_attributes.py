@@ -70,3 +70,84 @@ def test_copies_keep_attributes_with_an_underscore() -> None:
             assert (made._meta, made.tags) == ({"a": [1]}, [2]) and made.tolist() == [1, 2, 3]
             made._meta["a"].append(3)
         assert x._meta == {"a": [1]}
+
+
+def ways_to_state(t: Any) -> list[Any]:
+    """Tensors with history, hooks, views, gradients and replaced memory."""
+    leaf = t.ones(2, requires_grad=True)
+    leaf.register_hook(lambda g: g)
+    leaf.register_post_accumulate_grad_hook(lambda x: None)
+    (leaf * 2).sum().backward()
+    reshaped = t.ones(2, 3)
+    reshaped.t_()
+    replaced = t.ones(2)
+    replaced.data = t.ones(5)
+    inner = t.ones(4, requires_grad=True) * 1
+    inner.retain_grad()
+    inner[1:].mul_(2)
+    inner.sum().backward()
+    with t.inference_mode():
+        inference = t.ones(2)[1:]
+    parameter = t.nn.Parameter(t.ones(2))
+    return [leaf, reshaped, replaced, inner, inference, parameter, leaf[1:], leaf.detach(), t.ones(2, device="meta")]
+
+
+def test_attributes_are_only_the_programs() -> None:
+    for t in packages():
+        for x in ways_to_state(t):
+            assert x.__dict__ == {} and not x.__dict__ and vars(x) == {}
+            x.tag = 1
+            assert x.__dict__ == vars(x) == {"tag": 1}
+
+
+def test_attributes_of_a_view_are_a_live_dict() -> None:
+    for t in packages():
+        x = t.arange(4.0, requires_grad=True)[1:]
+        x.a = 1
+        own = x.__dict__
+        x.b = 2
+        assert isinstance(own, dict) and own == {"a": 1, "b": 2} and {**own} == dict(own) == {"a": 1, "b": 2}
+        assert own | {"c": 3} == {"a": 1, "b": 2, "c": 3} and {"a": 0} | own == {"a": 1, "b": 2}
+        assert list(own) == ["a", "b"] and [*reversed(own)] == ["b", "a"] and len(own) == 2 and "_base" not in own
+        assert repr(own) == "{'a': 1, 'b': 2}" and own.copy() == own and own != {"a": 1}
+        for made in (copy.copy(own), copy.deepcopy(own), pickle.loads(pickle.dumps(own))):
+            assert type(made) is dict and made == own
+        assert own.pop("a") == 1 and own.setdefault("c", 3) == 3 and not hasattr(x, "a")
+        own |= {"d": 4}
+        del own["b"]
+        assert (x.c, x.d) == (3, 4) and own == {"c": 3, "d": 4}
+        own.clear()
+        assert x.__dict__ == {} and x._base is not None and x.grad_fn is not None
+        with pytest.raises(KeyError):
+            own["_base"]
+        with pytest.raises(KeyError):
+            del own["_base"]
+
+
+def test_attributes_of_a_view_do_not_make_another_tensor_a_view() -> None:
+    base = tc.arange(4.0)
+    view, other = base[1:], tc.zeros(3)
+    other.__dict__.update(vars(view))
+    other.__dict__["_base"] = base
+    assert other._base is None
+    other.add_(1)
+    assert base.tolist() == [0, 1, 2, 3]
+
+
+class Described:
+    """A base class with a ``__dict__`` of its own."""
+
+    def describe(self, text: str) -> Any:
+        self.text = text
+        return self
+
+
+def test_attributes_after_a_base_class_of_python() -> None:
+    for t in packages():
+        kind = type("Kind", (Described, t.Tensor), {})
+        for cls in (kind, type("Below", (kind,), {}), type("Again", (type("Mixed", (), {}), kind), {})):
+            x = t.arange(4.0)[1:].as_subclass(cls).describe("three")
+            assert x.__dict__ == {"text": "three"}
+            y = t.zeros(3).as_subclass(cls)
+            y.__dict__ = copy.deepcopy(x.__dict__)
+            assert y.text == "three" and y.tolist() == [0, 0, 0] and pickle.loads(pickle.dumps(vars(x))) == vars(x)

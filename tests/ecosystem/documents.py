@@ -6,7 +6,10 @@ import tempfile
 import warnings
 from typing import Any
 
+import numpy as np
+
 from tests.ecosystem.kit import Kit
+from tests.ecosystem.toolkits import TOOLKITS
 
 
 def _lightning_trainer(pl: Any, **options: Any) -> Any:
@@ -146,8 +149,40 @@ def opencv_exchanges_images(kit: Kit) -> None:
     import cv2
 
     image = kit.ints(256, 9, 7, 3)
+    with tempfile.TemporaryDirectory() as folder:
+        writer = cv2.VideoWriter(f"{folder}/film.avi", cv2.VideoWriter.fourcc(*"MJPG"), 5.0, (32, 16))
+        for shade in (0, 100, 200):
+            writer.write(np.full((16, 32, 3), shade, np.uint8))
+        writer.release()
+        film = cv2.VideoCapture(f"{folder}/film.avi")
+        sizes = [film.get(p) for p in (cv2.CAP_PROP_FRAME_HEIGHT, cv2.CAP_PROP_FRAME_WIDTH, cv2.CAP_PROP_FRAME_COUNT)]
+        frames = [kit.torch.from_numpy(film.read()[1]).float().mean() for _ in range(3)]
+        film.release()
+    kit.keep(sizes=sizes, frames=kit.torch.stack(frames).round(decimals=-1))
     gray = cv2.cvtColor(image.to(kit.torch.uint8).numpy(), cv2.COLOR_BGR2GRAY)
     kit.keep(gray=kit.torch.from_numpy(gray).float() / 255)
+
+
+def torchvision_reads_data_sets(kit: Kit) -> None:
+    """The files of MNIST, and pictures in folders, as after a download."""
+    from pathlib import Path
+
+    from PIL import Image
+    from torchvision import datasets, transforms
+
+    images = np.arange(2 * 28 * 28, dtype=np.uint8).reshape(2, 28, 28)
+    with tempfile.TemporaryDirectory() as folder:
+        raw = Path(folder) / "MNIST" / "raw"
+        raw.mkdir(parents=True)
+        for part, name, data in (("t10k", "images-idx3", images), ("t10k", "labels-idx1", np.array([3, 7], np.uint8))):
+            head = np.array([0x800 + data.ndim, *data.shape], ">i4").tobytes()
+            for stem in (part, "train"):
+                (raw / f"{stem}-{name}-ubyte").write_bytes(head + data.tobytes())
+        mnist = datasets.MNIST(folder, train=True, transform=transforms.ToTensor())
+        (Path(folder) / "pictures" / "cat").mkdir(parents=True)
+        Image.fromarray(images[0]).save(Path(folder) / "pictures" / "cat" / "a.png")
+        pictures = datasets.ImageFolder(f"{folder}/pictures", transforms.ToTensor())
+        kit.keep(image=mnist[1][0], labels=[label for _, label in mnist], picture=pictures[0][0])
 
 
 def torchvision_tells_boxes_apart(kit: Kit) -> None:
@@ -162,10 +197,155 @@ def torchvision_tells_boxes_apart(kit: Kit) -> None:
     kit.keep(image=f.to_tensor(f.to_pil_image(kit.normal(3, 8, 8).clamp(0, 1))))
 
 
+def lightning_logs_stops_and_saves(kit: Kit) -> None:
+    """A data module, logged values by hook, early stopping, and hyperparameters that a checkpoint restores."""
+    import pytorch_lightning as pl
+    from pytorch_lightning.callbacks import Callback, EarlyStopping, ModelCheckpoint
+
+    if int(pl.__version__.partition(".")[0]) > 1:
+        return
+    torch, hooks = kit.torch, []
+    x = kit.normal(8, 4)
+
+    class Data(pl.LightningDataModule):
+        def setup(self, stage: str | None = None) -> None:
+            self.set = torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True))
+
+        def train_dataloader(self) -> Any:
+            return torch.utils.data.DataLoader(self.set, 4)
+
+        val_dataloader = test_dataloader = train_dataloader
+
+    class System(pl.LightningModule):
+        def __init__(self, width: int = 1, lr: float = 0.01) -> None:
+            super().__init__()
+            self.save_hyperparameters()
+            self.layer = torch.nn.Linear(4, self.hparams.width)
+
+        def training_step(self, batch: Any, batch_idx: int) -> Any:
+            loss = torch.nn.functional.mse_loss(self.layer(batch[0]), batch[1])
+            self.log("train", loss, on_step=True, on_epoch=True, sync_dist=True)
+            return loss
+
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.log("val", self.layer(batch[0]).sum() * 0 + 1.0)
+            self.log_dict({"largest": batch[0].max()}, reduce_fx="max")
+
+        def test_step(self, batch: Any, batch_idx: int) -> None:
+            self.log("tested", (self.layer(batch[0]) ** 2).mean() + torch.zeros((), device=self.device))
+
+        def configure_optimizers(self) -> Any:
+            optimizer = torch.optim.SGD(self.parameters(), lr=self.hparams.lr)
+            return [optimizer], [torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=10)]
+
+    class Counting(Callback):
+        def on_train_epoch_end(self, trainer: Any, module: Any) -> None:
+            hooks.append(float(trainer.optimizers[0].param_groups[0]["lr"]))
+
+    with tempfile.TemporaryDirectory() as folder:
+        saving = ModelCheckpoint(folder, monitor="val")
+        stopping = EarlyStopping("val", patience=2)
+        warnings.simplefilter("ignore")
+        trainer = pl.Trainer(
+            max_epochs=9, accelerator="cpu", enable_progress_bar=False, enable_model_summary=False, logger=False,
+            callbacks=[Counting(), stopping, saving],
+        )  # fmt: skip
+        model = kit.fill(System(lr=0.05))
+        trainer.fit(model, Data())
+        (tested,) = trainer.test(model, Data(), verbose=False)
+        again = System.load_from_checkpoint(saving.best_model_path)
+    metrics = {k: float(v) for k, v in trainer.callback_metrics.items()}
+    kit.keep(rates=hooks, results=list(tested.values()), weight=again.layer.weight, lr=again.hparams.lr, **metrics)
+
+
+def sacred_configures_and_parses(kit: Kit) -> None:
+    """Config scopes and files, hooks, prefixes, priorities, command lines, nested ingredients and their commands."""
+    import json
+    from pathlib import Path
+
+    import pytest
+    from sacred import Experiment, Ingredient
+    from sacred.utils import MissingConfigError, NamedConfigNotFoundError, apply_backspaces_and_linefeeds
+
+    inner = Ingredient("inner")
+    inner.add_config(depth=3)
+    outer = Ingredient("outer", ingredients=[inner])
+    outer.add_config(normalize=True)
+
+    @outer.command
+    def stats(normalize: bool) -> int:
+        return 10 + normalize
+
+    experiment = Experiment("config", ingredients=[outer], save_git_info=False)
+    experiment.captured_out_filter = apply_backspaces_and_linefeeds
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "conf.json"
+        path.write_text(json.dumps({"foo": 42}))
+        experiment.add_config(str(path))
+    experiment.add_config(b="x", net={"channels": 4, "path": "/tmp"})
+
+    @experiment.config
+    def scope() -> None:
+        a = 10  # the first number
+        if a > 8:
+            half = a / 2  # noqa: F841
+
+    @experiment.config_hook
+    def hook(config: Any, command_name: str, logger: Any) -> Any:
+        return {"hooked": config["a"] + 1}
+
+    @experiment.capture
+    def named(a: int, b: str, foo: int = 0, bar: int = 7) -> list[Any]:
+        return [a, b, foo, bar]
+
+    @experiment.capture(prefix="net")
+    def net(channels: int, path: str) -> list[Any]:
+        return [channels, path]
+
+    @experiment.capture
+    def missing(nowhere: int) -> None:
+        return None
+
+    @experiment.main
+    def run(_config: Any, _rnd: Any, _log: Any, _seed: int, hooked: int, outer: Any) -> Any:
+        with pytest.raises(MissingConfigError):
+            missing()
+        with pytest.raises(Exception, match="read-only"):
+            _config["a"] = 0
+        model = kit.fill(kit.torch.nn.Linear(_config["net"]["channels"], 2))
+        y = float(model(kit.normal(3, _config["net"]["channels"])).sum())
+        return [named(), named(1, bar=2), net(), hooked, outer["normalize"], y]
+
+    def line(text: str) -> Any:
+        return experiment.run_commandline(["prog", *text.split("|")])
+
+    found = line("with|a=3|b=baz|net.channels=5|outer.normalize=False")
+    named_first, named_second, read, hooked, normalize, y = found.result
+    assert named_first == [3, "baz", 42, 7] and named_second == [1, "baz", 42, 2] and read == [5, "/tmp"]
+    assert hooked == 4 and normalize is False
+    values = {"a=1": 1, "b=1": 1, "b='1'": "1", "b=[1,2]": [1, 2], 'b=("x",2)': ["x", 2], 'b={"c":1}': {"c": 1},
+              "b=hello world": "hello world", "b=(hello,world)": "(hello,world)"}  # fmt: skip
+    for text, value in values.items():
+        parsed = line(f"print_config|with|{text}").config[text[0]]
+        assert list(parsed) == value if isinstance(value, list) else parsed == value, (text, parsed)
+    assert line("print_config").config["half"] == 5 and "half" not in found.config
+    assert line("outer.stats").result == 11
+    with pytest.raises(NamedConfigNotFoundError):
+        experiment.run(
+            config_updates={"outer": {"unknown": 1}, "seed": 1},
+            options={"--enforce_clean": False},
+            named_configs=["none"],
+        )
+    kit.keep(y=y)
+
+
 DOCUMENTS = {
-    "pytorch_lightning": [lightning_trains_with_several_optimizers, lightning_cuts_time_into_pieces],
-    "sacred": [sacred_seeds_and_injects],
+    "pytorch_lightning": [
+        lightning_trains_with_several_optimizers, lightning_cuts_time_into_pieces, lightning_logs_stops_and_saves,
+    ],
+    "sacred": [sacred_seeds_and_injects, sacred_configures_and_parses],
     "cv2": [opencv_exchanges_images],
-    "torchvision": [torchvision_tells_boxes_apart],
-}
+    "torchvision": [torchvision_tells_boxes_apart, torchvision_reads_data_sets],
+    **TOOLKITS,
+}  # fmt: skip
 """Library -> programs."""

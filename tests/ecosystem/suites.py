@@ -91,7 +91,8 @@ def sources(suite: Suite, version: str, folder: Path) -> Path:
         return folder / name
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", suite.distribution]
     subprocess.run([*command, "-d", str(folder), f"{suite.distribution}=={version}"], check=True)
-    archive = next(p for p in folder.glob(f"*-{version}.tar.gz") if p.name.replace("-", "_").startswith(stem[:8]))
+    start = stem.replace("-", "_")[:8]
+    archive = next(p for p in folder.glob(f"*-{version}.tar.gz") if p.name.replace("-", "_").startswith(start))
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
     return folder / archive.name.removesuffix(".tar.gz")

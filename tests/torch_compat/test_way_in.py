@@ -200,8 +200,12 @@ def test_the_table_of_names_is_that_of_the_torch_here() -> None:
 
 
 def test_types_that_nothing_can_hold_can_be_named() -> None:
-    kinds = [getattr(tracecomp, name) for name in ("quint8", "qint8", "qint32", "quint4x2", "quint2x4", "complex32")]
-    assert [str(k) for k in kinds][:2] == ["torch.quint8", "torch.qint8"] and len(set(kinds)) == 6
+    narrow = [f"{word}{bits}" for word in ("uint", "int") for bits in range(1, 8)]
+    quantized = ["quint8", "qint8", "qint32", "quint4x2", "quint2x4"]
+    names = [*quantized, "complex32", "float4_e2m1fn_x2", *narrow]
+    kinds = [getattr(tracecomp, name) for name in names]
+    assert [str(k) for k in kinds] == [f"torch.{name}" for name in names] and len(set(kinds)) == len(names)
+    assert [k.is_signed for k in kinds[-14:]] == [False] * 7 + [True] * 7
     for kind in kinds:
         with pytest.raises(TypeError, match=f"torch.{kind.name} is not supported as the dtype of a tensor"):
             tracecomp.zeros(2, dtype=kind)

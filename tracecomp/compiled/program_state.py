@@ -20,7 +20,7 @@ import numpy as np
 from tracecomp.eager.modes import module_changes
 from tracecomp.eager.rng import Generator, default_generator
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import FIELDS, Node
+from tracecomp.eager.tensor_base import FIELDS, Node, all_attributes
 from tracecomp.ir.arrays import same_bits
 from tracecomp.ir.types import DType
 from tracecomp.record.guards.ownership import is_program_class, is_program_code
@@ -274,7 +274,7 @@ def _slots(kind: type) -> Iterator[str]:
 def _tensor_restore(t: Tensor) -> Callable[[], None]:
     """A function that restores a tensor: its memory and contents, gradient, history and count of writes."""
     fields = {name: getattr(t, name) for name in FIELDS}
-    others = dict(t.__dict__)
+    others = dict(all_attributes(t))
     storage = t._shared_storage()
     memory, version = storage.memory, storage.version
     fields["_storage"] = storage
@@ -286,7 +286,7 @@ def _tensor_restore(t: Tensor) -> Callable[[], None]:
         for name, value in fields.items():
             if getattr(t, name) is not value:
                 setattr(t, name, value)
-        _put_items(t.__dict__, [(k, v) for k, v in others.items() if k not in _OF_RECORDINGS])
+        _put_items(all_attributes(t), [(k, v) for k, v in others.items() if k not in _OF_RECORDINGS])
         storage.memory = memory
         if _put_array(data, contents):
             storage.wrote(0)  # whoever keeps what follows from the contents sees that they have changed

@@ -13,7 +13,18 @@ from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.storage import Storage
-from tracecomp.eager.tensor_base import Array, Edge, Node, TensorBase, View, base_of, blank, owner, take_fields
+from tracecomp.eager.tensor_base import (
+    Array,
+    Edge,
+    Node,
+    TensorBase,
+    View,
+    all_attributes,
+    base_of,
+    blank,
+    owner,
+    take_fields,
+)
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
 
@@ -347,7 +358,7 @@ def _leave_to_views(target: TensorBase, former: TensorBase) -> None:
         edge = gradient_edge(target)
         assert edge is not None
         former._accumulator = weakref.ref(edge[0])
-        former.__dict__["_kept"] = edge[0]
+        all_attributes(former)["_kept"] = edge[0]
     if former._storage is not None:
         former._storage.former = former
     former._storage = None

@@ -12,7 +12,7 @@ from typing import Any
 
 from tracecomp.eager.device import use
 from tracecomp.eager.modes import modes, records_history
-from tracecomp.eager.tensor_base import TensorBase, blank, take_fields
+from tracecomp.eager.tensor_base import TensorBase, all_attributes, blank, take_fields
 from tracecomp.ir.op import Attrs, Op
 
 CLASSES: set[type] = set()
@@ -129,5 +129,5 @@ def without_history(t: TensorBase) -> TensorBase:
     found._grad = found._grad_fn = None
     found._requires_grad = found._linked = False
     for name in ("_base", "_chain", "_output_nr", "_hooks", "_post_hooks", "_accumulator", "_tangents"):
-        found.__dict__.pop(name, None)
+        all_attributes(found).pop(name, None)
     return found

@@ -32,6 +32,7 @@ from tracecomp.eager.aliasing import (
     several_views,
     track,
 )
+from tracecomp.eager.attributes import Attributes, own_attributes, replace_attributes, show_own_attributes
 from tracecomp.eager.device import CPU, MemoryFormat, check_device, contiguous_format, device, preserve_format, use
 from tracecomp.eager.evaluate import evaluate
 from tracecomp.eager.grad_fn import NUMBERS, op_node
@@ -51,7 +52,7 @@ from tracecomp.eager.modes import (
 from tracecomp.eager.process_memory import Elements, block_of
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
-from tracecomp.eager.tensor_base import INNER, Handle, Node, TensorBase, View, add_hook, base_of, blank, owner
+from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, all_attributes, base_of, blank, owner
 from tracecomp.ir.arrays import row_major
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, float32, from_numpy_dtype
@@ -63,7 +64,6 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray[Any, Any]
-_attributes: Callable[[TensorBase], dict[str, Any]] = vars(TensorBase)["__dict__"].__get__
 
 
 class Tensor(TensorMethods):
@@ -91,6 +91,7 @@ class Tensor(TensorMethods):
         super().__init_subclass__(**options)
         dispatch.note_class(cls)
         overrides.prepare_subclass(Tensor, cls)
+        show_own_attributes(Tensor, cls)
 
     def as_subclass(self, cls: type[Any]) -> Any:
         """The same memory and history as an object of ``cls``, a subclass of Tensor."""
@@ -522,19 +523,12 @@ class Tensor(TensorMethods):
 
     @property
     def __dict__(self) -> dict[str, Any]:
-        """The attributes of this tensor. Assignment replaces the program's attributes and keeps the package's."""
-        return _attributes(self)
+        """The attributes that the program has put on this tensor."""
+        return Attributes(self)
 
     @__dict__.setter
     def __dict__(self, value: dict[str, Any]) -> None:
-        if not isinstance(value, dict):
-            raise TypeError(f"__dict__ must be set to a dictionary, not a '{type(value).__name__}'")
-        own = _attributes(self)
-        # A program that copies ``__dict__`` of a view must not make this tensor a view of the same memory.
-        kept = {name: own[name] for name in INNER & own.keys()}
-        taken = {name: x for name, x in value.items() if name not in INNER}
-        own.clear()
-        own.update(taken | kept)
+        replace_attributes(self, value)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
@@ -545,7 +539,7 @@ class Tensor(TensorMethods):
         with no_grad():
             copy = own(self)
         result = blank(type(self))
-        result.__dict__.update(deepcopy(_of_program(self), memo))
+        all_attributes(result).update(deepcopy(own_attributes(self), memo))
         result._data, result._value, result._requires_grad = copy._data, copy._value, self._requires_grad
         memo[id(self)] = result
         if self._grad is not None:
@@ -553,7 +547,7 @@ class Tensor(TensorMethods):
         return result
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
-        extra = _of_program(self)
+        extra = own_attributes(self)
         if type(self._data) is meta.MetaArray:
             shown = (self._data.shape, self.dtype.numpy, self._data.strides, self._data.place)
             return _rebuild_without_memory, (type(self), shown, self._requires_grad, extra)
@@ -570,11 +564,6 @@ def _explain(error: Exception, op: Op, operands: tuple[Any, ...], attrs: Attrs) 
 
 _EXPORTS_VERSIONS = np.lib.NumpyVersion(np.__version__) >= "2.1.0"
 """Whether numpy exports capsules of DLPack 1.0, which say whether memory is read-only."""
-
-
-def _of_program(x: Tensor) -> dict[str, Any]:
-    """The attributes that the program has set, those with an underscore too."""
-    return {name: value for name, value in _attributes(x).items() if name not in INNER}
 
 
 def _real(value: object) -> Any:
@@ -798,14 +787,14 @@ def _rebuild(cls: type[Tensor], array: Array, requires_grad: bool, extra: Mappin
     if shared:
         t._shared_storage().share()
     t._requires_grad = requires_grad
-    t.__dict__.update(extra)
+    all_attributes(t).update(extra)
     return t
 
 
 def _rebuild_without_memory(cls: type[Tensor], shown: Any, requires_grad: bool, extra: Mapping[str, object]) -> Tensor:
     t = blank(cls)
     t._data, t._requires_grad = meta.new_array(*shown), requires_grad
-    t.__dict__.update(extra)
+    all_attributes(t).update(extra)
     return t
 
 

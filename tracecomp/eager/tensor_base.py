@@ -239,6 +239,8 @@ class TensorBase:
 
 INNER = frozenset(TensorBase.__annotations__) - frozenset(FIELDS) | {"_kept"}
 """The package's names among the attributes of a tensor, which are not a program's to read or to set."""
+all_attributes: Callable[[TensorBase], dict[str, Any]] = vars(TensorBase)["__dict__"].__get__
+"""The real ``__dict__`` of a tensor, which the package's rare attributes share with those of programs."""
 _T = TypeVar("_T", bound=TensorBase)
 _new_object = object.__new__
 
@@ -258,7 +260,7 @@ def take_fields(target: TensorBase, source: TensorBase) -> None:
         value = getattr(source, name)
         if value is not None and value is not False:
             setattr(target, name, value)
-    target.__dict__.update(source.__dict__)
+    all_attributes(target).update(all_attributes(source))
 
 
 def base_of(view: TensorBase) -> TensorBase:

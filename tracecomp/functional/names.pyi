@@ -607,7 +607,7 @@ def dstack(tensors: Sequence[Tensor], *, out: Tensor | None = None) -> Tensor:
     """Joined along the third dimension."""
 def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int]) -> Tensor:
     """Sums of products by Einstein's convention: ``einsum("bij,bjk->bik", x, y)`` or with lists of labels."""
-def empty(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
+def empty(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A tensor of empty."""
 def empty_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """A tensor of empty."""
@@ -1117,7 +1117,7 @@ def not_equal(input: Tensor, other: Operand, *, out: Tensor | None = None) -> Te
     """Elementwise comparison ne, as bools."""
 def numel(input: Tensor) -> int:
     """The number of elements."""
-def ones(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
+def ones(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A tensor of ones."""
 def ones_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """A tensor of ones."""
@@ -1165,7 +1165,7 @@ def rad2deg(input: Tensor, *, out: Tensor | None = None) -> Tensor:
     """Radians to degrees."""
 def rad2deg_(input: Tensor) -> Tensor:
     """Radians to degrees."""
-def rand(*size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None, out: Tensor | None = None) -> Tensor:
+def rand(*size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """Uniform numbers of [0, 1)."""
 def rand_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """Uniform numbers of [0, 1)."""
@@ -1179,7 +1179,7 @@ def randint_like(input: Tensor, high: int | Tensor, *, dtype: DType | None = Non
     """Uniform integers of [low, high) in the shape and dtype of ``input``."""
 @overload
 def randint_like(input: Tensor, low: int, high: int, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor: ...
-def randn(*size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None, out: Tensor | None = None) -> Tensor:
+def randn(*size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, out: Tensor | None = None) -> Tensor:
     """Standard normal numbers."""
 def randn_like(input: Tensor, *, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """Standard normal numbers."""
@@ -1599,7 +1599,7 @@ def xlogy_(input: Tensor, other: Operand) -> Tensor:
     """input * log(other), zero where ``input`` is zero."""
 def zero_(input: Tensor) -> Tensor:
     """Set every element to 0."""
-def zeros(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None, out: Tensor | None = None) -> Tensor:
+def zeros(*size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, out: Tensor | None = None) -> Tensor:
     """A tensor of zeros."""
 def zeros_like(input: Tensor, *, dtype: DType | None = None, layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None) -> Tensor:
     """A tensor of zeros."""

@@ -172,7 +172,7 @@ def _publish_sampler(name: str) -> None:
 
     def sized(
         *size: Sizes, dtype: DType | None = None, generator: Generator | None = None, layout: Layout = None,
-        device: Device = None, requires_grad: bool = False, pin_memory: bool = False, names: None = None,
+        device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
     ) -> Tensor:  # fmt: skip
         shape = new_shape(size)
         return finish(of_dtype(draw, shape, dtype or default_dtype(), kernel, generator), requires_grad, device)

@@ -99,8 +99,16 @@ qint8 = DType("qint8", "q8", "int", 1)
 qint32 = DType("qint32", "q32", "int", 4)
 quint4x2 = DType("quint4x2", "qu4x2", "int", 1, signed=False)
 quint2x4 = DType("quint2x4", "qu2x4", "int", 1, signed=False)
+float4_e2m1fn_x2 = DType("float4_e2m1fn_x2", "f4e2m1fnx2", "float", 1)
+uint1, uint2, uint3, uint4, uint5, uint6, uint7 = (
+    DType(f"uint{n}", f"u{n}", "int", 1, signed=False) for n in range(1, 8)
+)
+int1, int2, int3, int4, int5, int6, int7 = (DType(f"int{n}", f"i{n}", "int", 1) for n in range(1, 8))
 
-NAMED_DTYPES: tuple[DType, ...] = (complex32, quint8, qint8, qint32, quint4x2, quint2x4)
+NAMED_DTYPES: tuple[DType, ...] = (
+    complex32, quint8, qint8, qint32, quint4x2, quint2x4, float4_e2m1fn_x2, uint1, uint2, uint3, uint4, uint5, uint6,
+    uint7, int1, int2, int3, int4, int5, int6, int7,
+)  # fmt: skip
 STORAGE_DTYPES: tuple[DType, ...] = (
     *NAMED_DTYPES, uint16, uint32, uint64, float8_e4m3fn, float8_e4m3fnuz, float8_e5m2, float8_e5m2fnuz, float8_e8m0fnu,
 )  # fmt: skip
@@ -116,6 +124,7 @@ _WORDS = {
     "complex64": "ComplexFloat", "complex128": "ComplexDouble",
     "complex32": "ComplexHalf", "uint16": "UInt16", "uint32": "UInt32", "uint64": "UInt64",
     "quint8": "QUInt8", "qint8": "QInt8", "qint32": "QInt32", "quint4x2": "QUInt4x2", "quint2x4": "QUInt2x4",
+    **{f"uint{n}": f"UInt{n}" for n in range(1, 8)}, **{f"int{n}": f"Int{n}" for n in range(1, 8)},
 } | {t.name: t.name.capitalize() for t in STORAGE_DTYPES if t.kind == "float"}  # fmt: skip
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from tracecomp.eager.modes import unrecorded
@@ -17,6 +18,7 @@ from tracecomp.optim.optimizer import (
     check_betas,
     non_negative,
     step_counter,
+    update_lists,
 )
 from tracecomp.optim.options import Group, active, number, pair
 
@@ -218,3 +220,44 @@ class RAdam(Optimizer):
         rectified = ratio.sqrt() * ((1 - power).sqrt() / (square.sqrt() + eps))
         factor = T.where(length > 5.0, rectified, T.ones_like(param))
         param.copy_(start + corrected * lr * factor * -1.0)
+
+
+def adam(
+    params: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor],
+    max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], foreach: bool | None = None,
+    capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
+    grad_scale: Tensor | None = None, found_inf: Tensor | None = None, has_complex: bool = False,
+    decoupled_weight_decay: bool = False, *, amsgrad: bool, beta1: Scalar, beta2: Scalar, lr: Scalar,
+    weight_decay: float, eps: float, maximize: bool,
+) -> None:  # fmt: skip
+    """Update ``params`` and their state by one step of Adam, in place; the lists have one entry per parameter.
+
+    ``max_exp_avg_sqs`` is read only for ``amsgrad``. RuntimeError for steps that are not tensors, and for a scale.
+    """
+    if not all(isinstance(step, Tensor) for step in state_steps):
+        raise RuntimeError("API has changed, `state_steps` argument must contain a list of singleton tensors")
+    states: list[State] = [
+        {"step": step, "exp_avg": mean, "exp_avg_sq": square}
+        for step, mean, square in zip(state_steps, exp_avgs, exp_avg_sqs, strict=True)
+    ]
+    if amsgrad:
+        for state, largest in zip(states, max_exp_avg_sqs, strict=True):
+            state["max_exp_avg_sq"] = largest
+    decay = weight_decay if weight_decay else None
+    options = lr, (beta1, beta2), eps, decay, amsgrad, decoupled_weight_decay
+    update_lists(Adam, params, grads, states, options, maximize, grad_scale is None and found_inf is None)
+
+
+def adamw(
+    params: Sequence[Tensor], grads: Sequence[Tensor], exp_avgs: Sequence[Tensor], exp_avg_sqs: Sequence[Tensor],
+    max_exp_avg_sqs: Sequence[Tensor], state_steps: Sequence[Tensor], foreach: bool | None = None,
+    capturable: bool = False, differentiable: bool = False, fused: bool | None = None,
+    grad_scale: Tensor | None = None, found_inf: Tensor | None = None, has_complex: bool = False, *, amsgrad: bool,
+    beta1: Scalar, beta2: Scalar, lr: Scalar, weight_decay: float, eps: float, maximize: bool,
+) -> None:  # fmt: skip
+    """Update ``params`` as ``adam`` does, with decoupled weight decay."""
+    adam(
+        params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, state_steps, foreach, capturable, differentiable, fused,
+        grad_scale, found_inf, has_complex, True, amsgrad=amsgrad, beta1=beta1, beta2=beta2, lr=lr,
+        weight_decay=weight_decay, eps=eps, maximize=maximize,
+    )  # fmt: skip

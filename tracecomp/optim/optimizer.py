@@ -113,6 +113,22 @@ def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
     return ["cuda", "xpu", "hpu", *(["xla"] if supports_xla else [])]
 
 
+def update_lists(
+    kind: type[Optimizer], params: Sequence[Tensor], grads: Sequence[Tensor], states: Sequence[State], options: Options,
+    maximize: bool, unscaled: bool = True,
+) -> None:  # fmt: skip
+    """Update each of ``params`` as ``kind`` would, from the gradient and the state at the same position.
+
+    RuntimeError unless ``unscaled``: only PyTorch's fused kernels divide gradients by a scale.
+    """
+    if not unscaled:
+        raise RuntimeError("grad_scale and found_inf are for fused kernels. Divide the gradients by the scale before.")
+    rule = kind.__new__(kind)
+    for param, grad, state in zip(params, grads, states, strict=True):
+        update = rule._update_parts if param.dtype.is_complex else rule._update
+        update(param, -grad if maximize else grad, state, options)
+
+
 class Optimizer:
     """Update ``param_groups``. Subclasses define ``_group(group)`` (options of one step) and ``_update``.
 

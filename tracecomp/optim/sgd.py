@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tracecomp.eager.device import strided
 from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
-from tracecomp.optim.optimizer import Optimizer, Options, ParamsT, Scalar, State, non_negative, step_counter
+from tracecomp.optim.optimizer import (
+    Optimizer,
+    Options,
+    ParamsT,
+    Scalar,
+    State,
+    non_negative,
+    step_counter,
+    update_lists,
+)
 from tracecomp.optim.options import Group, active, number, pair
 
 
@@ -126,3 +137,20 @@ class Rprop(Optimizer):
         param.copy_(param - grad.sign() * size)
         state["step_size"].copy_(size)
         state["prev"].copy_(grad)
+
+
+def sgd(
+    params: Sequence[Tensor], d_p_list: Sequence[Tensor], momentum_buffer_list: list[Tensor | None],
+    has_sparse_grad: bool = False, foreach: bool | None = None, fused: bool | None = None,
+    grad_scale: Tensor | None = None, found_inf: Tensor | None = None, *, weight_decay: float, momentum: float,
+    lr: Scalar, dampening: float, nesterov: bool, maximize: bool,
+) -> None:  # fmt: skip
+    """Update ``params`` by one step of gradient descent, in place, along the gradients ``d_p_list``.
+
+    Entries of ``momentum_buffer_list`` that are None become tensors. RuntimeError for a scale.
+    """
+    states: list[State] = [{} if buffer is None else {"momentum_buffer": buffer} for buffer in momentum_buffer_list]
+    options = lr, weight_decay or None, momentum or None, dampening or None, nesterov
+    update_lists(SGD, params, d_p_list, states, options, maximize, grad_scale is None and found_inf is None)
+    if momentum:
+        momentum_buffer_list[:] = [state["momentum_buffer"] for state in states]

@@ -323,7 +323,7 @@ def _parts(value: object) -> list[Any]:
         parts += [*value.keys(), *value.values()]
     elif isinstance(value, list | tuple | set | frozenset):
         parts += value
-    if type(getattr(value, "__dict__", None)) is dict and not isinstance(value, type):
+    if isinstance(getattr(value, "__dict__", None), dict) and not isinstance(value, type):
         parts += value.__dict__.values()
     return [p for p in parts if type(p) not in (str, int, float, bool, bytes, type(None))]
 

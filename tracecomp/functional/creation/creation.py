@@ -326,7 +326,7 @@ def _publish_filled(name: str, value: Number) -> None:
 
     def sized(
         *size: Sizes, dtype: DType | None = None, layout: Layout = None, device: Device = None,
-        requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None, names: None = None,
+        requires_grad: bool = False, pin_memory: bool = False, memory_format: MemoryFormat = None,
     ) -> Tensor:  # fmt: skip
         made = constant(new_shape(size), value, dtype or default_dtype())
         if memory_format not in (None, contiguous_format, preserve_format):
