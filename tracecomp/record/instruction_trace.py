@@ -101,7 +101,9 @@ class InstructionTrace:
 
     def _handlers_of(self, frame: FrameType) -> Handlers | None:
         code = frame.f_code
-        if is_program_code(code, frame.f_globals) and code.co_name != "<module>":  # which is being imported
+        if code.co_name == "<module>":  # which is being imported: it runs once, compiled or not
+            return None
+        if is_program_code(code, frame.f_globals):
             return Handlers.of(code, PROGRAM)
         return Handlers.of(code, LIBRARY) if is_user_file(code.co_filename) else None
 
