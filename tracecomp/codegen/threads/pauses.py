@@ -22,8 +22,8 @@ that a block has deferred (``base.interrupts``)."""
 SYMBOLS = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyObject_CallNoArgs", "Py_DecRef")
 
 LEFT, PERIOD, CHECKED, LAST = 0, 8, 16, 24
-"""Bytes of the words of a call's record: iterations left, iterations between two pauses, and the times of the last check
-of signals and of the last pause, which are 0 at first."""
+"""Bytes of the words of a call's record: iterations left, iterations between two pauses, and the times of the last
+check of signals and of the last pause, which are 0 at first."""
 WORDS = 4
 """Number of these words."""
 
