@@ -16,6 +16,7 @@ import tracecomp.ops
 from tracecomp import autograd
 from tracecomp.base.interpreter import require_main_interpreter as _require_main_interpreter
 from tracecomp.base.lazy_names import later as _later
+from tracecomp.base.lazy_names import load_module as _load_module
 from tracecomp.eager.device import (
     channels_last,
     channels_last_3d,
@@ -139,7 +140,7 @@ _LATER |= {
 
 def _more() -> dict[str, Any]:
     """The names of ``torch`` among the functions that ``nn`` publishes."""
-    _import_module("tracecomp.nn.aten")
+    _load_module("tracecomp.nn.aten")
     return _TORCH
 
 
@@ -153,7 +154,7 @@ def __dir__() -> list[str]:
 
 def _consider(warm: object, args: tuple[object, ...]) -> bool:
     """Pass frequent calls to ``compiled.hot_calls``, which is loaded for the first of them."""
-    considered: bool = _import_module("tracecomp.compiled.hot_calls").consider(warm, args)
+    considered: bool = _load_module("tracecomp.compiled.hot_calls").consider(warm, args)
     return considered
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, NoReturn
 
 from tracecomp.base.errors import at_user_line
+from tracecomp.base.lazy_names import load_module
 
 
 def is_available() -> bool:
@@ -45,4 +45,4 @@ def get_device_module(device: object = None) -> Any:
     kind = "cpu" if device is None else str(getattr(device, "type", device)).partition(":")[0]
     if kind not in ("cpu", "cuda", "mps", "mtia", "xpu"):
         raise RuntimeError(f"Device '{kind}' does not have a corresponding module registered as 'torch.{kind}'.")
-    return import_module(f"tracecomp.{kind}")
+    return load_module(f"tracecomp.{kind}")

@@ -10,12 +10,12 @@ import gc
 import sys
 from collections.abc import Callable
 from functools import partial, wraps
-from importlib import import_module
 from typing import Any, ParamSpec, Protocol, TypeVar, runtime_checkable
 
 from tracecomp import compiled
 from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import at_user_line
+from tracecomp.base.lazy_names import load_module
 from tracecomp.compiled.function import relink_all
 from tracecomp.compiled.named_options import NAMED_BACKENDS, backend_of
 from tracecomp.compiled.stance import STANCES, current
@@ -76,7 +76,7 @@ def compile(
     if not is_module:
         return made
     # Layers are in another package, which programs without modules do not load.
-    return import_module("tracecomp.nn.optimized_module").OptimizedModule(model, made)
+    return load_module("tracecomp.nn.optimized_module").OptimizedModule(model, made)
 
 
 def is_compiling() -> bool:

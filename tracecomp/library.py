@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tracecomp.autograd import Function
 from tracecomp.base.errors import at_user_line
+from tracecomp.base.lazy_names import load_module
 from tracecomp.eager.aliasing import check_types
 from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
@@ -252,7 +252,7 @@ def _own(name: str) -> Operator | None:
     """The operator for tracecomp's function ``name``; one that only PyTorch has says so when it is called."""
     if name.startswith("__"):
         return None
-    import_module("tracecomp.aten")  # imported late, as it registers operators here
+    load_module("tracecomp.aten")  # imported late, as it registers operators here
     known = _OPERATORS.get(f"aten::{name}")
     if known is not None:
         return known
@@ -317,7 +317,7 @@ class _Ops:
         if not Path(path).exists():
             raise OSError(f"{path}: no such library")
         for package in {"torchvision", "torchaudio"} & {*Path(path).parts[-3:-1]}:
-            import_module(f"tracecomp.interop.{package}")  # imported late, as it registers its operators here
+            load_module(f"tracecomp.interop.{package}")  # imported late, as it registers its operators here
         self.loaded_libraries.add(str(path))
 
 

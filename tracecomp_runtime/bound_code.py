@@ -139,7 +139,11 @@ class BoundCode:
             idle = self._idle.pop()
         except IndexError:
             idle = [tensors.zeros(self.told["memory_bytes"] + self.told["thread_bytes"])]
-        self._entry(ctypes.addressof(table), idle[0].ctypes.data, None, ctypes.addressof(failed))
+        try:
+            self._entry(ctypes.addressof(table), idle[0].ctypes.data, None, ctypes.addressof(failed))
+        except SystemError as error:
+            # A handler of a signal raised during a loop; ctypes does not expect exceptions of foreign functions.
+            raise (error.__cause__ or error) from None
         if prepared is not None and not failed.value:
             idle[0][prepared] = 1  # values that depend on weights alone are prepared once
         self._idle.append(idle)
@@ -281,7 +285,7 @@ class NativeCall:
             return self._general(*args)
         first, record[count], record[general] = record[general], len(kinds), self._address(self._general)
         try:
-            result = self.function(*map(np.ascontiguousarray, args))
+            result = self.function(*(np.asarray(a, order="C") for a in args))  # keeps arrays without axes
         except BaseException:
             record[count], record[general] = _NEVER, first
             raise

@@ -67,8 +67,9 @@ def _inside(offset: int, image: Mapping[str, Any]) -> int:
     return offset
 
 
+_SIGNALS = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals")
 PYTHON = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong", "PyObject_Vectorcall", "PyTuple_New",
-          "PyTuple_SetItem", "Py_DecRef")  # fmt: skip
+          "PyTuple_SetItem", "Py_DecRef", "PyErr_Occurred", *_SIGNALS)  # fmt: skip
 LIBC = ("syscall", "clock_gettime", "memcpy", "memmove", "memset", "fma", "fmaf")
 IMPORTS: Sequence[str] = (*PYTHON, *LIBC)
 """Everything that a program's code may call."""

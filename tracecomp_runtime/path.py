@@ -152,7 +152,7 @@ class Path:
         return True, unflatten(told["structure"], found)
 
     def _given(self, leaves: Sequence[Any]) -> list[Array]:
-        given = [np.ascontiguousarray(leaves[i]) for i in self._places]
+        given = [np.asarray(leaves[i], order="C") for i in self._places]
         for k in self.told["overwrites"]:
             if given[k] is not leaves[self._places[k]] or not given[k].flags.writeable:
                 raise ValueError(f"{self.owner.name} writes argument {k}. Pass a writable C-contiguous array")

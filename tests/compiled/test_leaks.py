@@ -11,6 +11,7 @@ import json
 import os
 import subprocess
 import sys
+from functools import _lru_cache_wrapper
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 import pytest
 
 import tracecomp as tc
+from tracecomp import nn
 from tracecomp.compiled.results import Builder
 from tracecomp.eager_kernels import background
 
@@ -118,3 +120,39 @@ def test_a_call_leaves_no_cycle() -> None:
         assert not any(type(o) is Builder for o in gc.get_objects())  # others may answer when asked for their class
     finally:
         gc.enable()
+
+
+def unbounded_caches() -> dict[int, tuple[str, int]]:
+    """The caches without a limit, with their names and numbers of entries."""
+    found = [o for o in gc.get_objects() if isinstance(o, _lru_cache_wrapper)]
+    ours = [c for c in found if c.__module__.startswith("tracecomp") and c.cache_info().maxsize is None]
+    return {id(c): (f"{c.__module__}.{c.__qualname__}", c.cache_info().currsize) for c in ours}
+
+
+def uses_of_a_size(n: int) -> None:
+    """Functions of each kind on tensors of a size that no other call has."""
+    x, image = tc.rand(n, n + 1), tc.rand(1, 2, n, n + 3)
+    weight = tc.rand(3, 2, 3, 3, requires_grad=True)
+    nn.functional.conv2d(image, weight, padding=1).sum().backward()
+    nn.functional.conv_transpose2d(image, tc.rand(2, 3, 2, 2)).mean((2, 3))
+    nn.functional.interpolate(image, scale_factor=2)
+    nn.functional.max_pool2d(image, 2)
+    nn.functional.layer_norm(x, x.shape[1:]).softmax(1)
+    nn.functional.scaled_dot_product_attention(image, image, image)
+    tc.linalg.solve(x @ x.T + n * tc.eye(n), x)
+    tc.einsum("ij,kj->ik", x, x).sort().values.cumsum(0)
+    tc.fft.rfft(x)
+    tc.cat([x, x]).view(2, n, n + 1).permute(2, 0, 1).contiguous()[:, :1].std()
+    x[x > 0.5].unique()
+    x.gather(0, x.argmax(0, keepdim=True))
+    tc.compile(lambda x: (x @ x.T).relu().sum(0), dynamic=False)(x)
+
+
+def test_caches_without_a_limit_do_not_grow_with_shapes() -> None:
+    for n in (5, 6):
+        uses_of_a_size(n)
+    before = unbounded_caches()
+    for n in range(9, 14):
+        uses_of_a_size(n)
+    grown = [name for key, (name, size) in unbounded_caches().items() if size >= before.get(key, ("", 0))[1] + 5]
+    assert not grown

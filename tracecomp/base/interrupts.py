@@ -83,6 +83,7 @@ class _Uninterrupted:
         self._depth = 0
         self._handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
         self._late: list[int] = []
+        self._in_loops = False
 
     def __enter__(self) -> None:
         if threading.get_ident() != threading.main_thread().ident:
@@ -99,11 +100,28 @@ class _Uninterrupted:
         if threading.get_ident() != threading.main_thread().ident:
             return
         self._depth -= 1
+        self._in_loops = False
         if self._depth:
             return
         for number, handler in self._handlers.items():
             if signal.getsignal(number) == self._note:  # otherwise the block has set another handler, which stays
                 signal.signal(number, handler)
+        self._handle_late()
+
+    def allow_in_loops(self, allowed: bool) -> None:
+        """Set whether loops of programs may handle signals; they change no state before their end.
+
+        Only in the outermost block: those around it have changes of their own.
+        """
+        if threading.get_ident() == threading.main_thread().ident:
+            self._in_loops = allowed and self._depth == 1
+
+    def handle_in_loop(self) -> None:
+        """Handle deferred signals if that is allowed: loops call this now and then."""
+        if self._in_loops:
+            self._handle_late()
+
+    def _handle_late(self) -> None:
         while self._late:
             number = self._late.pop(0)
             self._handlers[number](number, None)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 from tracecomp.base.gc_pause import without_collecting
@@ -13,6 +15,17 @@ from tracecomp.base.gc_pause import without_collecting
 
 def _nothing() -> Mapping[str, Any]:
     return {}
+
+
+def load_module(name: str) -> ModuleType:
+    """Import a module of the package when a call needs it; OSError says what to do if no file can be opened."""
+    try:
+        return without_collecting(partial(import_module, name))
+    except OSError as error:
+        if error.errno not in (errno.EMFILE, errno.ENFILE):
+            raise
+        message = f"the first use of {name} reads its file, and too many files are open. Close some, or raise the limit"
+        raise OSError(error.errno, f"{message} (ulimit -n)") from error
 
 
 def later(
@@ -25,7 +38,7 @@ def later(
 
     def get(name: str) -> Any:
         if name in where:
-            module = without_collecting(partial(import_module, f"{package}.{where[name]}"))
+            module = load_module(f"{package}.{where[name]}")
             found = module if where[name].rpartition(".")[2] == name else getattr(module, name)
         elif not name.startswith("_") and name in (rest := more()):
             found = rest[name]

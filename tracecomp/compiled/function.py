@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial, update_wrapper
-from importlib import import_module
 from itertools import takewhile
 from types import MethodType
 from typing import Any
@@ -17,6 +16,7 @@ from tracecomp.autograd import profiler
 from tracecomp.base import logs
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
+from tracecomp.base.lazy_names import load_module
 from tracecomp.base.locks import Lock
 from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled import stance
@@ -519,7 +519,7 @@ profiler.watchers.append(relink_all)
 
 def _above(module: str) -> Any:
     """Import a module of a higher layer, which inspects or saves compiled functions, on first use."""
-    return import_module(f"tracecomp.{module}")
+    return load_module(f"tracecomp.{module}")
 
 
 def compile(

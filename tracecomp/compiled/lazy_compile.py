@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from tracecomp.base.lazy_names import load_module
 
 
 def compile(model: object, **options: Any) -> Any:
     """As ``tracecomp.compiled.compile``."""
-    return import_module("tracecomp.compiled.function").compile(model, **options)
+    return load_module("tracecomp.compiled.function").compile(model, **options)

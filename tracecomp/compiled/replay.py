@@ -164,7 +164,10 @@ class Plan:
         try:
             runner = self.program(sizes)
             frozen = self.frozen if sizes is None else self._frozen(runner)
-            runner.run(arrays, outputs, self._seen(frozen) if frozen else None)
+            seen = self._seen(frozen) if frozen else None
+            uninterrupted.allow_in_loops(True)
+            runner.run(arrays, outputs, seen)
+            uninterrupted.allow_in_loops(False)
         except (IndexError, RuntimeError) as error:
             if recording.may_be_left:
                 return -1, error

@@ -227,7 +227,9 @@ class TrackedCall:
             for i, n in self.updates:
                 outputs[n] = tensors[i]._data
             with uninterrupted:  # all is written and counted, or nothing
+                uninterrupted.allow_in_loops(True)
                 self._forward.run(inputs, outputs)
+                uninterrupted.allow_in_loops(False)
                 for i, times in self._writes:
                     tensors[i]._shared_storage().wrote(times)
         else:

@@ -7,9 +7,9 @@ A primitive is dispatched if a mode is active or an operand has such a class. A 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from importlib import import_module
 from typing import Any
 
+from tracecomp.base.lazy_names import load_module
 from tracecomp.eager.device import use
 from tracecomp.eager.modes import modes, records_history
 from tracecomp.eager.tensor_base import TensorBase, all_attributes, blank, take_fields
@@ -81,12 +81,12 @@ class _Above:
 
     @staticmethod
     def answer(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
-        import_module("tracecomp.aten")
+        load_module("tracecomp.aten")
         return above.answer(op, operands, attrs)
 
     @staticmethod
     def call(name: str, *args: Any) -> Any:
-        import_module("tracecomp.aten")
+        load_module("tracecomp.aten")
         return above.call(name, *args)
 
 

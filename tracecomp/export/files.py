@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from tracecomp.aten import kernels
-from tracecomp.base.atomic import write_file
 from tracecomp.compiled.program_files import container
 from tracecomp.compiled.program_files.load import FAULTS
 from tracecomp.eager.device import device, layout, memory_format
@@ -54,17 +53,10 @@ _ARGUMENTS = {a.__name__: a for a in (TensorArgument, SymIntArgument)}
 
 def save(program: ExportedProgram, f: Any, extra: Mapping[str, str | bytes]) -> None:
     """Write a program to a path or open file. ValueError for values that no file holds."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "program")
-        arrays: dict[str, Any] = {}
-        header = _described(program, arrays)
-        sections = {f"extra/{n}": x.encode() if isinstance(x, str) else bytes(x) for n, x in extra.items()}
-        container.write(path, header, {"tensors": tensors.to_bytes(arrays), **sections})
-        with open(path, "rb") as written:
-            if hasattr(f, "write"):
-                shutil.copyfileobj(written, f)
-            else:
-                write_file(f, lambda file: shutil.copyfileobj(written, file))
+    arrays: dict[str, Any] = {}
+    header = _described(program, arrays)
+    sections = {f"extra/{n}": x.encode() if isinstance(x, str) else bytes(x) for n, x in extra.items()}
+    container.write(f, header, {"tensors": tensors.to_bytes(arrays), **sections})
 
 
 def load(f: Any, extra: dict[str, Any] | None) -> ExportedProgram:

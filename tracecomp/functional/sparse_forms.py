@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
+from tracecomp.base.lazy_names import load_module
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.publish import publish
 
@@ -18,7 +18,7 @@ _COMPRESSED_ONLY = ("ccol_indices", "col_indices", "crow_indices", "row_indices"
 def _conversion(name: str) -> None:
     def convert(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         # ``tracecomp.sparse`` is in a higher layer, and loaded by the first conversion: few programs use it.
-        return import_module("tracecomp.sparse.functions").HANDLERS[name](self, *args, **kwargs)
+        return load_module("tracecomp.sparse.functions").HANDLERS[name](self, *args, **kwargs)
 
     convert.__name__ = convert.__qualname__ = name
     convert.__doc__ = (

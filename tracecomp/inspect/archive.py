@@ -7,10 +7,12 @@ import io
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
+from tracecomp.base.atomic import write_file
+from tracecomp.base.zip_archive import zip_archive
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.printer import print_graph
 
@@ -40,14 +42,22 @@ for output, good, bad in zip(graph.outputs, *sides):
 
 def write_archive(path: str | Path, report: str, graph: Graph, arrays: Sequence[Array], inputs: bool) -> None:
     """Write the archive; ``inputs`` adds the arrays."""
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("report.txt", report + "\n")
-        archive.writestr("graph.ir", print_graph(graph, comments=True))
-        archive.writestr("reproduce.py", _SCRIPT)
+    write_file(path, lambda file: _fill(file, report, graph, arrays, inputs))
+
+
+def _fill(file: BinaryIO, report: str, graph: Graph, arrays: Sequence[Array], inputs: bool) -> None:
+    with zip_archive(file, zipfile.ZIP_DEFLATED) as archive:
+
+        def add(name: str, data: str | bytes) -> None:
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+
+        add("report.txt", report + "\n")
+        add("graph.ir", print_graph(graph, comments=True))
+        add("reproduce.py", _SCRIPT)
         if inputs:
             data = io.BytesIO()
             np.savez(data, *arrays)
-            archive.writestr("inputs.npz", data.getvalue())
+            add("inputs.npz", data.getvalue())
 
 
 __all__ = ["write_archive"]

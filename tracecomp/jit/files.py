@@ -8,7 +8,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracecomp.base.atomic import write_file
 from tracecomp.compiled import compile
 from tracecomp.compiled.program_files import container
 from tracecomp.compiled.program_files.load import FAULTS, LoadedProgram, load_program
@@ -49,29 +48,34 @@ def save(
     Constructs that scripts do not support are written as the graph of ``examples``, if there are any; NotSupportedError
     otherwise.
     """
+    try:
+        _write(value, f, extra or {})
+    except NotSupportedError as error:
+        if examples is None or extra:
+            raise
+        try:
+            _write_graph(value, f, examples)
+        except RuntimeError as second:
+            raise NotSupportedError(f"{error}; and its graph cannot be saved: {second}") from error
+
+
+def _write_graph(value: object, f: Any, examples: Sequence[object]) -> None:
+    function = compile(getattr(value, "forward", value), fullgraph=True)
+    if not hasattr(f, "write"):
+        function.save(f, *examples, kind="graph")
+        return
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "program")
-        try:
-            _write(value, path, extra or {})
-        except NotSupportedError as error:
-            if examples is None or extra:
-                raise
-            try:
-                compile(getattr(value, "forward", value), fullgraph=True).save(path, *examples, kind="graph")
-            except RuntimeError as second:
-                raise NotSupportedError(f"{error}; and its graph cannot be saved: {second}") from error
+        function.save(path, *examples, kind="graph")
         with open(path, "rb") as written:
-            if hasattr(f, "write"):
-                shutil.copyfileobj(written, f)
-            else:
-                write_file(f, lambda file: shutil.copyfileobj(written, file))
+            shutil.copyfileobj(written, f)
 
 
-def _write(value: object, path: str, extra: Mapping[str, Any]) -> None:
+def _write(value: object, f: Any, extra: Mapping[str, Any]) -> None:
     collector = Collector()
     header = collector.description(value)
     sections = {f"extra/{n}": x.encode() if isinstance(x, str) else bytes(x) for n, x in extra.items()}
-    container.write(path, header, {"tensors": tensors.to_bytes(collector.arrays()), **sections})
+    container.write(f, header, {"tensors": tensors.to_bytes(collector.arrays()), **sections})
 
 
 def is_program(f: Any) -> bool:

@@ -1,8 +1,8 @@
 """Every primitive operator, one record each; importing this package fills the registry ``ir.op.OPS``."""
 
-from importlib import import_module
 from typing import Any
 
+from tracecomp.base.lazy_names import load_module
 from tracecomp.ops import (
     bits,
     collective,
@@ -61,7 +61,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """``torch.ops.aten`` and other namespaces of operators, for ``import tracecomp as torch``."""
-    library = import_module("tracecomp.library")  # a name above shadows an import statement
+    library = load_module("tracecomp.library")  # a name above shadows an import statement
     # Test runners read attributes of every module: only namespaces are resolved.
     if not library.is_namespace(name):
         raise AttributeError(f"module 'tracecomp.ops' has no attribute {name!r}")

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.interrupts import uninterrupted
 from tracecomp.ir.arrays import Array
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.interpret import Evaluate, Interpreter
@@ -75,6 +76,7 @@ def _scan_impl(
         state = results[:carries]
         for whole, y in zip(stacked, results[carries:], strict=True):
             whole[step] = y
+        uninterrupted.handle_in_loop()
     return (*(np.array(s) for s in state), *stacked)
 
 
@@ -269,6 +271,7 @@ def _while_impl(*arrays: Array, test: Graph, body: Graph, carries: int, evaluate
     goes_on, step = _prepared(test), _prepared(body)
     while goes_on.run([*state, *consts], evaluate=evaluate)[0]:
         state = step.run([*state, *consts], evaluate=evaluate)
+        uninterrupted.handle_in_loop()
     return tuple(np.array(s) for s in state)
 
 

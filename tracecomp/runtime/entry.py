@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import CompileError
+from tracecomp.base.interrupts import uninterrupted
 from tracecomp.base.locks import Lock
 from tracecomp.codegen.calls import array_call
 from tracecomp.codegen.text.assembler import module_text
-from tracecomp.codegen.threads import sync
+from tracecomp.codegen.threads import pauses, sync
 from tracecomp.ir.loops import LINE
 from tracecomp.runtime import compiler
 from tracecomp.runtime.library import Library, add_functions, add_symbol
@@ -45,13 +46,21 @@ def builtin(method: MethodDef, bound: object) -> Callable[..., Any]:
     return made
 
 
+_on_pause = uninterrupted.handle_in_loop
+"""Called by loops of native code; referenced here, as they have its address only."""
+
+
 @cache
 def library() -> Library:
     """The native code that all programs share."""
-    add_functions(ctypes.pythonapi, array_call.SYMBOLS)
-    shared = compiler.library(module_text(sync.shared_text(compiler.host_target()), array_call.call_text()))
-    for name in sync.SYMBOLS:
+    add_functions(ctypes.pythonapi, (*array_call.SYMBOLS, *pauses.SYMBOLS))
+    host = compiler.host_target()
+    shared = compiler.library(
+        module_text(sync.shared_text(host), pauses.pause_text(host, hook=True), array_call.call_text())
+    )
+    for name in (*sync.SYMBOLS, pauses.PAUSE):
         add_symbol(name, shared.address(name))
+    ctypes.c_void_p.from_address(shared.address(pauses.HOOK)).value = id(_on_pause)
     return shared
 
 

@@ -12,6 +12,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
+from tracecomp.base.zip_archive import zip_archive
 from tracecomp.eager.device import device
 from tracecomp.eager.meta import new_array as new_meta_array
 from tracecomp.ir.types import DType
@@ -141,7 +142,7 @@ class Archive:
 
 def write_archive(file: BinaryIO, root: str, pickled: bytes, memory: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Write files that ``Archive`` reads; equal contents give equal files."""
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+    with zip_archive(file) as archive:
 
         def add(name: str, data: Any) -> None:
             archive.writestr(zipfile.ZipInfo(f"{root}/{name}"), data)

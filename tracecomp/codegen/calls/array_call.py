@@ -13,7 +13,7 @@ from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.threads.entry import run_unlocked
 
 CALL = "tc_call"
-SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong")
+SYMBOLS = ("PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLongLong", "PyErr_Occurred")
 
 RECORD = ("entry", "table", "arena", "pool", "threads", "arrays", "type", "failed")
 """The words of a call's record. First the program's entry, its table of data pointers, its arena, the thread pool and
@@ -26,6 +26,7 @@ _DECLARATIONS = """
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare ptr @PyLong_FromLongLong(i64)
+declare ptr @PyErr_Occurred()
 """
 
 
@@ -52,7 +53,13 @@ def call_text() -> str:
     failed = a.at(record, 8 * RECORD.index("failed"))
     a.store("i64", "0", failed)
     run_unlocked(a, word("entry"), table, word("arena"), failed, word("pool"), word("threads", "i64"))
-    a.do(f"ret ptr {a.call('ptr', '@PyLong_FromLongLong', 'i64 ' + a.load('i64', failed))}")
+    step = a.load("i64", failed)
+    with a.when(a.let(f"icmp ne i64 {step}, 0")):
+        # A handler of a signal may have raised (``threads.pauses``).
+        a.need(a.same(a.call("ptr", "@PyErr_Occurred"), "null"), "raised")
+    a.do(f"ret ptr {a.call('ptr', '@PyLong_FromLongLong', f'i64 {step}')}")
+    a.block("raised")
+    a.do("ret ptr null")
     a.block("mismatch")
     a.do(f"ret ptr {a.call('ptr', '@PyLong_FromLongLong', 'i64 -1')}")
     return _DECLARATIONS + a.text(f"define ptr @{CALL}(ptr %self, ptr %args, i64 %count) #1")

@@ -350,6 +350,9 @@ class _CallStub(CallGuards):
         succeeded = a.current
         a.go("done")
         a.block("failed")
+        # A handler of a signal may have raised (``threads.pauses``).
+        a.need(a.same(a.let("call ptr @PyErr_Occurred()"), "null"), "error")
+        reported = a.current
         number = a.let(f"call ptr @PyLong_FromLongLong(i64 {step})")
         a.store("ptr", number, argument)
         report = a.load("ptr", record, header("failed"))
@@ -364,7 +367,7 @@ class _CallStub(CallGuards):
         a.do(f"call void @Py_DecRef(ptr {holder})")
         a.go("general")
         a.block("done")
-        returned = a.let(f"phi ptr [ {value}, %{succeeded} ], [ {error}, %failed ], [ null, %error ]")
+        returned = a.let(f"phi ptr [ {value}, %{succeeded} ], [ {error}, %{reported} ], [ null, %error ]")
         a.store("i64", "0", record, header("busy"))
         a.do(f"call void @Py_DecRef(ptr {holder})")
         a.do(f"ret ptr {returned}")

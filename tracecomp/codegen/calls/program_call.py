@@ -78,6 +78,8 @@ class _ProgramCall:
         self._outputs()
         self._run()
         a.block("failed")
+        # A handler of a signal may have raised (``threads.pauses``).
+        a.need(a.same(a.call("ptr", "@PyErr_Occurred"), "null"), "none")
         self._drop()
         word = a.call("ptr", "@PyLong_FromLongLong", "i64 " + self.word("failed", "i64"))
         a.store("ptr", word, "%room")

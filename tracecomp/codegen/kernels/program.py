@@ -16,6 +16,7 @@ from tracecomp.codegen.text.emitter import Emitter, Module, Value
 from tracecomp.codegen.text.lines import Lines
 from tracecomp.codegen.text.modules import ModuleText, defined_in, joined
 from tracecomp.codegen.text.target import Target
+from tracecomp.codegen.threads import pauses
 from tracecomp.codegen.threads.entry import HEAD
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loop_printer import kernel_key
@@ -97,6 +98,8 @@ class _ProgramEmitter:
         self.indexer = Indexer(self.e, self._position, _no_expression)
         self.step = 0
         self.may_fail = False
+        self.writes_state = False
+        self.pauses = False
 
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
@@ -108,7 +111,8 @@ class _ProgramEmitter:
         private = max((code.private_bytes for _, code in chosen), default=0)
         self._prologue(shared)
         self._steps(self.program.steps)
-        entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, "  ret void"])
+        ends = ["  ret void", *(["interrupted:", "  ret void"] if self.pauses else [])]
+        entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, *ends])
         parallel = any(code.parallel for _, code in chosen)
         self.functions.append(f"{HEAD} {{\n{entry}\n}}")
         modules = (*self.modules, self._module())
@@ -188,12 +192,14 @@ class _ProgramEmitter:
             else:
                 self.step += sum(1 for _ in call_steps(step.steps))
             return
+        self.writes_state |= any(map(_writes_state, call_steps(step.steps)))
         before, head, after = e.label, e.fresh("loop"), e.fresh("after")
         e.push()
         e.label = head
         counter = Value(e.fresh("%i"), "i64", 0, e.depth)
         self.scalars[var] = counter
         self._steps(step.steps)
+        self._pause()
         # nuw nsw: counters stay below the extent, so that LLVM may widen address arithmetic.
         e.line(f"  {counter.text}.next = add nuw nsw i64 {counter.text}, 1")
         e.line(f"  {counter.text}.more = icmp ult i64 {counter.text}.next, {var.extent}")
@@ -217,17 +223,46 @@ class _ProgramEmitter:
 
     def _while(self, step: WhileStep) -> None:
         e = self.e
+        self.writes_state |= any(map(_writes_state, call_steps((*step.test, *step.steps))))
         head, body, after = e.fresh("test"), e.fresh("body"), e.fresh("after")
         e.line(f"  br label %{head}")
         # The test is code that runs again for each round, so no instruction moves out.
         e.push(conditional=True)
         e.start_label(head)
+        self._pause()
         self._steps(step.test)
         e.line(f"  br {self._decision(step.condition)}, label %{body}, label %{after}")
         self._branch(body, step.steps, head)
         lines = e.pop()
         e.blocks[-1].lines.extend(lines)
         e.start_label(after)
+
+    def _pause(self) -> None:
+        """Let Python handle signals now and then, in a loop.
+
+        An interrupt ends the program here, so no step up to the end of the loop may write the caller's state: the call
+        changes all of its state or none. ``output_buffers`` ensures this for loops of unknown length.
+        """
+        e = self.e
+        if self.writes_state:
+            return
+        if not self.pauses:
+            self.pauses = True
+            e.declare(pauses.PAUSE, pauses.DECLARATION)
+            first = 1 if any(code.parallel for _, code in self.codes) else pauses.FIRST
+            e.allocas.append(f"  %pause = alloca [{pauses.WORDS} x i64], align 8")
+            e.allocas.append(f"  store [{pauses.WORDS} x i64] [i64 {first}, i64 {first}, i64 0, i64 0], ptr %pause")
+        left, fewer, due, stops = e.fresh(), e.fresh(), e.fresh(), e.fresh()
+        pause, resume = e.fresh("pause"), e.fresh("resume")
+        e.line(f"  {left} = load i64, ptr %pause, align 8")
+        e.line(f"  {fewer} = sub i64 {left}, 1")
+        e.line(f"  store i64 {fewer}, ptr %pause, align 8")
+        e.line(f"  {due} = icmp eq i64 {fewer}, 0")
+        e.line(f"  br i1 {due}, label %{pause}, label %{resume}")
+        e.start_label(pause)
+        e.line(f"  {stops} = call i1 @{pauses.PAUSE}(ptr %pause, ptr %failed)")
+        e.line(f"  br i1 {stops}, label %interrupted, label %{resume}")
+        e.start_label(resume)
 
     def _branch(self, label: str, steps: Sequence[Step], after: str) -> None:
         e = self.e
@@ -263,6 +298,7 @@ class _ProgramEmitter:
         # From the first kernel with a check.
         checks = self.program.checked or any(isinstance(s, Check) for s in walk(call.kernel.body))
         self.may_fail = self.may_fail or checks
+        self.writes_state |= _writes_state(call)
         if started:
             self._add_elapsed(number, started)
 
@@ -316,7 +352,7 @@ class _ProgramEmitter:
         """Nanoseconds of the monotonic clock."""
         e = self.e
         e.declare("clock_gettime", "declare i32 @clock_gettime(i32, ptr)")
-        if not e.allocas:
+        if not any("%time" in line for line in e.allocas):
             e.allocas.append("  %time = alloca [2 x i64], align 8")
         e.effect("call i32 @clock_gettime(i32 1, ptr %time)", "i32")
         seconds = e.effect("load i64, ptr %time, align 8", "i64")
@@ -344,10 +380,20 @@ def main_source(call: CallStep, program: Program) -> Source | None:
     return next((program.sources[n] for n in nodes if n in program.sources), None)
 
 
+def _written(call: CallStep) -> set[str]:
+    """The kinds of memory that the kernel writes."""
+    pairs = zip(call.kernel.params, call.args, strict=True)
+    return {ref.slot.space for param, ref in pairs if param.name in call.kernel.writes}
+
+
 def _writes_outside(call: CallStep) -> bool:
     """Whether the kernel writes memory that outlives the call."""
-    pairs = zip(call.kernel.params, call.args, strict=True)
-    return any(ref.slot.space != "arena" for param, ref in pairs if param.name in call.kernel.writes)
+    return bool(_written(call) - {"arena"})
+
+
+def _writes_state(call: CallStep) -> bool:
+    """Whether the kernel writes an input in place."""
+    return "input" in _written(call)
 
 
 def _no_expression(expr: Expr) -> Value:

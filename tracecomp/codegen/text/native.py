@@ -5,6 +5,7 @@ LLVM does instruction selection and register allocation; none of its optimising 
 
 from __future__ import annotations
 
+import mmap
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ from tracecomp_runtime import processor
 CODE_LEVEL = 2
 """LLVM's default effort for instruction selection and register allocation; no optimising pass runs at any level."""
 _numbers = count()
+_BYTES, _BYTES_PER_CHARACTER = 2**25, 400
+"""Most memory that LLVM needs for a module. Measured were 16 MB, and 280 bytes for each character of a function."""
 
 
 @cache
@@ -104,8 +107,22 @@ def target_machine(target: Target) -> Any:
     return _machine(target.triple, target.cpu, target.features)
 
 
+def _need_memory(size: int) -> None:
+    """Raise MemoryError unless LLVM can allocate its memory for a text or code of ``size`` bytes.
+
+    LLVM ends the process when an allocation fails, and so does the C library when a thread first uses LLVM.
+    """
+    nbytes = _BYTES + _BYTES_PER_CHARACTER * size
+    try:
+        mmap.mmap(-1, nbytes).close()
+    except OSError:
+        message = f"compile: {nbytes >> 20} MB of memory are needed to compile {size} characters. Free memory, or raise"
+        raise MemoryError(f"{message} the limit of the process") from None
+
+
 def _parse(text: str, target: Target) -> Any:
     llvm = _binding()
+    _need_memory(len(text))
     try:
         # A separate context, freed with the module.
         module = llvm.parse_assembly(text, llvm.create_context())  # LLVM's global context never frees modules' data
@@ -136,6 +153,7 @@ class Linked:
     """
 
     def __init__(self, objects: Sequence[bytes], target: Target, symbols: Mapping[str, int]) -> None:
+        _need_memory(sum(map(len, objects)))
         with uninterrupted:
             self._jit, self._name = _jit(target), f"tracecomp{next(_numbers)}"
             builder = _binding().JITLibraryBuilder()

@@ -39,9 +39,11 @@ _MONOTONIC_CLOCK, _THREAD_CLOCK = 1, 3  # Linux's numbers
 _SYSTEM_CALLS = {
     "x86_64": {
         "futex": 202, "gettid": 186, "getcpu": 309, "setaffinity": 203, "getaffinity": 204, "clock_gettime": 228,
+        "getpid": 39,
     },
     "aarch64": {
         "futex": 98, "gettid": 178, "getcpu": 168, "setaffinity": 122, "getaffinity": 123, "clock_gettime": 113,
+        "getpid": 172,
     },
 }  # fmt: skip
 _PAUSE = {"x86_64": ("@llvm.x86.sse2.pause", ""), "aarch64": ("@llvm.aarch64.hint", "i32 1")}

@@ -13,9 +13,9 @@ from tracecomp_runtime.container import FIXED, FORMAT, MAGIC, aligned, first
 
 
 def write(
-    path: str | os.PathLike[str], header: Mapping[str, object], sections: Mapping[str, bytes | memoryview]
+    f: str | os.PathLike[str] | BinaryIO, header: Mapping[str, object], sections: Mapping[str, bytes | memoryview]
 ) -> str:
-    """Write a program file in place of ``path``, whole or not at all; returns its digest."""
+    """Write a program to an open file, or in place of a path, whole or not at all; return its digest."""
     places, offset = {}, 0
     for name, data in sections.items():
         places[name] = {"offset": offset, "size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -30,5 +30,8 @@ def write(
             file.write(data)
             file.write(b"\0" * (aligned(len(data)) - len(data)))
 
-    write_file(path, fill)
+    if isinstance(f, str | os.PathLike):
+        write_file(f, fill)
+    else:
+        fill(f)
     return f"sha256:{found.hex()}"

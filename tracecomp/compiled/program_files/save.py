@@ -17,7 +17,7 @@ from tracecomp.base.errors import FAILURES, CaptureError, CompileError
 from tracecomp.codegen.calls import array_call, program_call
 from tracecomp.codegen.math.half_library import half_text
 from tracecomp.codegen.text.assembler import module_text
-from tracecomp.codegen.threads import sync
+from tracecomp.codegen.threads import pauses, sync
 from tracecomp.codegen.threads.entry import ENTRY
 from tracecomp.compiled.dynamic_shapes import grown_outputs
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
@@ -171,7 +171,13 @@ def code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], level: L
     with on(level.machine):
         built = build(graph, aliases, frozen=frozen)
     image = image_of(built.program, target=target)
-    shared = module_text(sync.shared_text(target), array_call.call_text(), program_call.call_text())
+    parts = (
+        sync.shared_text(target),
+        pauses.pause_text(target, hook=False),
+        array_call.call_text(),
+        program_call.call_text(),
+    )
+    shared = module_text(*parts)
     objects = [*image.objects, compiler.object_code(shared, target)]
     if target.lacks_half:
         objects.append(compiler.object_code(module_text(half_text()), target))

@@ -252,6 +252,9 @@ def clamp(input: Tensor, min: Operand | None = None, max: Operand | None = None)
     """Limit ``input`` to [min, max], which are numbers or tensors. Gradients are zero outside; NaN propagates."""
     if min is None and max is None:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    if min is not None and max is not None and isinstance(min, Tensor) is not isinstance(max, Tensor):
+        kinds = f"{type(min).__name__} and {type(max).__name__}"
+        raise TypeError(f"clamp(): min and max must both be numbers or both tensors, but got {kinds}")
     bounds = [operand(b, "clamp", "min") for b in (min, max) if b is not None]
     dtype = result_dtype(input, *bounds)
     x = cast(input, dtype)

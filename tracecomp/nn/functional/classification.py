@@ -13,7 +13,7 @@ from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import FLOATS
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
-from tracecomp.ir.types import DType, int64
+from tracecomp.ir.types import DType, int64, type_word
 from tracecomp.nn.functional.activation import log_softmax
 from tracecomp.nn.functional.linear import linear
 from tracecomp.nn.functional.loss import check_reduction, legacy_reduction, reduce
@@ -34,8 +34,12 @@ def _check_classes(input: Tensor, target: Tensor, weight: Tensor | None) -> int:
         )
     if tuple(target.shape) != (*batch, *rest):
         raise RuntimeError(f"Expected target size {[*batch, *rest]}, got {list(target.shape)}")
-    if target.dtype.name not in ("int64", "uint8", "int32"):
-        raise RuntimeError(f"expected scalar type Long but found {target.dtype}")
+    if target.dtype.name not in ("int64", "uint8"):
+        raise RuntimeError(f"expected target dtype to be Long or Byte, but got {type_word(target.dtype)}")
+    if weight is not None and weight.dtype is not input.dtype:
+        raise RuntimeError(
+            f"expected weight of the dtype of the input, {type_word(input.dtype)}, but got {type_word(weight.dtype)}"
+        )
     if weight is not None and tuple(weight.shape) != (input.shape[axis],):
         raise RuntimeError(
             f"weight tensor should be defined either for all {input.shape[axis]} classes or no classes but got weight "

@@ -24,6 +24,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
                 f"linear(): mat1 and mat2 shapes cannot be multiplied "
                 f"({rows}x{input.shape[-1] if input.ndim else 1} and {weight.shape[-1]}x{weight.shape[0]})"
             )
+        if bias is not None and bias.dtype is not weight.dtype:
+            raise RuntimeError(
+                f"linear(): self and mat2 must have the same dtype, but got {type_word(bias.dtype)} and "
+                f"{type_word(weight.dtype)}"
+            )
         if bias is not None and is_half(input, weight, bias):  # rounded once, as in PyTorch
             return rounded(wide(input) @ wide(weight).t() + wide(bias), input)
         out = input @ weight.t()
@@ -43,6 +48,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
                 f"bilinear(): input{k} size does not match weight size: got {x.shape[-1]} but expected "
                 f"{weight.shape[k]}"
             )
+    if not input1.dtype is input2.dtype is weight.dtype:
+        found = ", ".join(type_word(x.dtype) for x in (input1, input2, weight))
+        raise RuntimeError(f"bilinear(): All tensors must have the same dtype, got {found}")
     out = T.einsum("...i,oij,...j->...o", input1, weight, input2)
     return out if bias is None else out + bias
 

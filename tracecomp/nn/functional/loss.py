@@ -169,6 +169,12 @@ def binary_cross_entropy_with_logits(
     reduction = legacy_reduction(size_average, reduce, reduction)
     if input.shape != target.shape:
         raise ValueError(f"Target size ({_size(target)}) must be the same as input size ({_size(input)})")
+    if not target.dtype.is_floating_point:
+        found = type_word(target.dtype)
+        raise RuntimeError(
+            f"binary_cross_entropy_with_logits(): target must be floating point, but has the type {found}. Convert it: "
+            "target.float()"
+        )
     with scope("binary_cross_entropy_with_logits"):
         log_weight = 1 if pos_weight is None else (pos_weight - 1) * target + 1
         loss = (1 - target) * input - log_weight * logsigmoid(input)
@@ -182,6 +188,8 @@ def kl_div(
 ) -> Tensor:  # fmt: skip
     """``target (log target - input)``, ``input`` in logarithms; ``batchmean`` divides the sum by the batch size."""
     reduction = legacy_reduction(size_average, reduce, reduction)
+    if not target.dtype.is_floating_point:
+        raise RuntimeError("kl_div: Integral inputs not supported. Convert them first, as with target.float()")
     with scope("kl_div"):
         loss = target.exp() * (target - input) if log_target else T.xlogy(target, target) - target * input
         if reduction == "batchmean":

@@ -9,8 +9,9 @@ from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import COMPLEX, FLOATS, NUMBERS
-from tracecomp.functional.promotion import not_implemented, rounded, wide
+from tracecomp.functional.promotion import is_half, not_implemented, rounded, wide
 from tracecomp.functional.publish import function
+from tracecomp.ir.types import float32, type_word
 from tracecomp.nn.functional.padding import constant_pad
 from tracecomp.nn.functional.pooling import avg_pool
 
@@ -27,6 +28,17 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None, shape: Sequen
     if weight is not None:
         x = x * weight.reshape(*shape)
     return x if bias is None else x + bias.reshape(*shape)
+
+
+def _check_dtypes(name: str, input: Tensor, *parameters: Tensor | None) -> None:
+    """RuntimeError unless all parameters have the input's dtype, or float32 for an input of half precision."""
+    kinds = {p.dtype for p in parameters if p is not None}
+    if kinds - {input.dtype} and (not is_half(input) or kinds != {float32}):
+        words = ", ".join(sorted(type_word(kind) for kind in kinds))
+        raise RuntimeError(
+            f"{name}(): mixed dtype (CPU): parameters and statistics must have the dtype of the input, "
+            f"{type_word(input.dtype)}, or Float if that is half precision; they have {words}. Convert them first"
+        )
 
 
 def _update(running: Tensor | None, value: Tensor, momentum: float | Tensor) -> None:
@@ -65,6 +77,7 @@ def batch_norm(
     ):
         if value is not None and value.numel() != channels:
             raise RuntimeError(f"{name} should contain {channels} elements not {value.numel()}")
+    _check_dtypes("batch_norm", input, running_mean, running_var, weight, bias)
     shape = (1, channels, *[1] * (input.ndim - 2))
     with scope("batch_norm"):
         if not training:
@@ -102,6 +115,7 @@ def instance_norm(
     """Normalise each channel of each sample over the spatial axes (Ulyanov et al. 2016)."""
     if not use_input_stats:
         return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    _check_dtypes("instance_norm", input, running_mean, running_var, weight, bias)
     spatial = input.shape[2:]
     if math.prod(spatial) == 1:
         raise ValueError(f"Expected more than 1 spatial element when training, got input size {_size(input)}")
@@ -124,6 +138,7 @@ def layer_norm(
 ) -> Tensor:
     """Normalise over the last axes, whose sizes are ``normalized_shape`` (Ba et al. 2016). RuntimeError otherwise."""
     shape = _trailing("layer_norm", input, normalized_shape, weight, bias)
+    _check_dtypes("layer_norm", input, weight, bias)
     with scope("layer_norm"):
         dims = list(range(input.ndim - len(shape), input.ndim))
         x, _, _ = _standardize(wide(input.contiguous()), dims, eps)
@@ -191,6 +206,7 @@ def group_norm(
                 f"Expected {word} to be a vector of size equal to the number of channels in input, but got {word} of "
                 f"shape {list(value.shape)} and input of shape {list(input.shape)}"
             )
+    _check_dtypes("group_norm", input, weight, bias)
     with scope("group_norm"):
         members = channels // num_groups
         grouped = input.reshape(n, num_groups, members, math.prod(input.shape[2:]))

@@ -71,7 +71,10 @@ class _Search:
         self.reads = {g: values_read(g, partition) | _operands(g) for g in partition.groups}
         self.place = {g: n for n, g in enumerate(partition.groups)}
         self.last_read = {v: n for n, g in enumerate(partition.groups) for v in self.reads[g]}
+        # The last kernel group that an interrupt can end (``codegen.threads.pauses``): no state is written until then.
+        self.interruptible = max((n for g, n in self.place.items() if _is_unbounded(g)), default=-1)
         self.constants = {i.value for i in graph.inputs if i.role == "constant"}
+        self.inputs = {i.value for i in graph.inputs}
         self.shown = {buffer_of(o.value) for o in graph.outputs}
         self.producer = {partition.memory(v): g for g in partition.groups for v in partition.stored[g]}
         for position, output in enumerate(graph.outputs):
@@ -121,6 +124,8 @@ class _Search:
 
     def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
         """Whether ``group`` may store ``value`` over ``target``: ``target`` has no later or other reader."""
+        if not self.within and target in self.inputs and self.place[group] <= self.interruptible:
+            return False
         # Three conditions. The old contents are not read after this kernel, and no output is the old contents. Within
         # the kernel each element is read before, and only for, its replacement. First: later kernels.
         if self.last_read.get(target, -1) > self.place[group]:
@@ -194,6 +199,16 @@ def _operands(group: Group) -> set[Value]:
     if group.kind not in ("imperative", "control"):
         return set()
     return {buffer_of(v) for v in group.nodes[0].inputs}
+
+
+def _is_unbounded(group: Group) -> bool:
+    """Whether the group contains a loop of unknown length."""
+    return group.kind == "control" and any(_has_while(node) for node in group.nodes)
+
+
+def _has_while(node: Node) -> bool:
+    bodies = [a for a in node.attrs.values() if isinstance(a, Graph)]
+    return node.op.name == "while_loop" or any(_has_while(n) for body in bodies for n in body.live_nodes())
 
 
 def _changes_in_place(node: Node, target: Value) -> bool:
