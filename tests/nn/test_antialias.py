@@ -22,7 +22,7 @@ def image(height: int, width: int) -> Any:
 @pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
 def test_values(mode: str, corners: bool) -> None:
     torch = pytest.importorskip("torch")
-    options = {"mode": mode, "antialias": True, "align_corners": corners}
+    options: Any = {"mode": mode, "antialias": True, "align_corners": corners}
     for have, want in itertools.product((1, 2, 3, 7, 16, 29), repeat=2):
         x = image(have, 5)
         wanted = torch.nn.functional.interpolate(torch.tensor(x), size=(want, 4), **options)

@@ -156,7 +156,7 @@ def _antialias_matrix(have: int, want: int, factor: float | None, align_corners:
     weights = _select(within, weights, 0.0)
     # Both sum along the first axis in order, so that sizes known and dynamic give the same bits.
     total = weights.sum(0) if isinstance(weights, Tensor) else np.cumsum(weights, 0)[-1]
-    return weights / _select(total != 0, total, 1.0)  # type: ignore[no-any-return]
+    return weights / _select(total != 0, total, 1.0)
 
 
 def _at_least_one(x: Any) -> Any:
