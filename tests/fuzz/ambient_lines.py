@@ -139,7 +139,7 @@ LINES = [
     "z = x * 1\nw = z[0]\nz.unsqueeze_(-1)\nw.add_(1)\nout += [z, w]",
     "z = torch.zeros(2, dtype=x.dtype)\nz.resize_(3)\nz.fill_(n)\nout.append(z)",
     "z = x * 1\nz.swapaxes_(0, -1)\nz.squeeze_()\nout.append(z.sum(0))",
-    "x.unsqueeze_(0)\nout.append(x * 2)",
+    "y.unsqueeze_(0)\nout.append(y * 2 + x)",
     "z = y * 1\nz.data = x * 2\nout.append(z + 1)",
     "z = x * 1\nz.resize_as_(y[:1])\nout.append(z)",
     "z = x.detach().clone()\nz.requires_grad_()\nout.append(z * 2)",
