@@ -261,10 +261,10 @@ def smaller(p: Program) -> list[Program]:
     return found
 
 
-def difference(seed: int) -> str | None:
+def difference(seed: int, ways: tuple[str, ...] = ("torch", "compiled")) -> str | None:
     """What the program of a seed does otherwise, made as small as is found."""
     p = generate(seed)
-    found = check(p)
+    found = check(p, ways)
     if found is None:
         return None
     way = found.split(":")[0]
