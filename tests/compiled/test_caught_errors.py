@@ -27,6 +27,19 @@ def caught(body: Program) -> Program:
     return program
 
 
+def ignored(body: Program) -> Program:
+    """Whether ``body`` raises, as ones or zeros."""
+
+    def program(x: Any) -> Any:
+        try:
+            body(x)
+        except (IndexError, RuntimeError, ArithmeticError):
+            return x * 0
+        return x * 0 + 1
+
+    return program
+
+
 def suppressed(x: Any) -> Any:
     y = x * 0
     with contextlib.suppress(RuntimeError):
@@ -58,19 +71,23 @@ def finally_only(x: Any) -> Any:
         return x * 0 + len(seen)
 
 
+BODIES: dict[str, Program] = {
+    "cholesky": torch.linalg.cholesky,
+    "inverse": torch.linalg.inv,
+    "solve": lambda x: torch.linalg.solve(x, torch.ones(2, 1)),
+    "index": lambda x: torch.arange(4.0)[x.long()],
+    "gather": lambda x: torch.arange(4.0).gather(0, x.long()[0]),
+    "index_add": lambda x: torch.arange(4.0).index_add(0, x.long()[0], torch.ones(2)),
+    "embedding": lambda x: F.embedding(x.long(), torch.ones(3, 2)),
+    "cross_entropy": lambda x: F.cross_entropy(torch.ones(2, 3), x.long()[0]),
+    "one_hot": lambda x: F.one_hot(x.long()).float(),
+    "bincount": lambda x: torch.bincount(x.long()[0]) * 1.0,
+    "integer division": lambda x: 7 // x.long(),
+    "shape of a selection": lambda x: x[x > 1].reshape(2, 1),
+}
 OF_ELEMENTS: dict[str, Program] = {
-    "cholesky": caught(torch.linalg.cholesky),
-    "inverse": caught(torch.linalg.inv),
-    "solve": caught(lambda x: torch.linalg.solve(x, torch.ones(2, 1))),
-    "index": caught(lambda x: torch.arange(4.0)[x.long()]),
-    "gather": caught(lambda x: torch.arange(4.0).gather(0, x.long()[0])),
-    "index_add": caught(lambda x: torch.arange(4.0).index_add(0, x.long()[0], torch.ones(2))),
-    "embedding": caught(lambda x: F.embedding(x.long(), torch.ones(3, 2))),
-    "cross_entropy": caught(lambda x: F.cross_entropy(torch.ones(2, 3), x.long()[0])),
-    "one_hot": caught(lambda x: F.one_hot(x.long()).float()),
-    "bincount": caught(lambda x: torch.bincount(x.long()[0]) * 1.0),
-    "integer division": caught(lambda x: 7 // x.long()),
-    "shape of a selection": caught(lambda x: x[x > 1].reshape(2, 1)),
+    **{name: caught(body) for name, body in BODIES.items()},
+    **{f"{name}, not used": ignored(body) for name, body in BODIES.items()},
     "suppressed": suppressed,
     "raised again": raised_again,
     "finally": finally_only,
@@ -141,3 +158,21 @@ def test_an_error_about_shapes_is_recorded() -> None:
     for k in range(3):
         assert compiled(torch.ones(2) * k).tolist() == [0.0, 0.0]
     assert compiled.recordings == 1
+
+
+@pytest.mark.parametrize("may_raise", [False, True])
+def test_handlers_cost_nothing_where_no_element_can_raise(may_raise: bool) -> None:
+    def program(x: Any, y: Any) -> Any:
+        try:
+            x.add_(y.exp() @ y + (y[y.long()] if may_raise else y.sum()))
+        except ValueError:
+            return x * 0
+        return x.sum()
+
+    compiled = torch.compile(program)
+    want, x = torch.zeros(3), torch.zeros(3)
+    for _ in range(3):
+        y = torch.tensor([0.0, 1.0, 2.0])
+        assert compiled(x, y).tolist() == program(want, y).tolist()
+        assert x.tolist() == want.tolist()
+    assert compiled.entries[0].recording.may_be_left == may_raise

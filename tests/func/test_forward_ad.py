@@ -81,3 +81,22 @@ def test_mistakes(mistake: Any) -> None:
         mistake(torch)
     with pytest.raises(want.type):
         mistake(tracecomp)
+
+
+@pytest.mark.parametrize("library", [torch, tracecomp], ids=["torch", "tracecomp"])
+def test_inference_mode_ends_tangents_and_no_grad_does_not(library: Any) -> None:
+    ad = library.autograd.forward_ad
+    with ad.dual_level():
+        x = ad.make_dual(library.ones(2), library.ones(2))
+        with library.inference_mode():
+            ended = x * 2
+        with library.no_grad():
+            kept = x * 2
+        assert ad.unpack_dual(ended * 1).tangent is None
+        assert ad.unpack_dual(kept * 1).tangent.tolist() == [2.0, 2.0]
+
+    def fn(x: Any) -> Any:
+        with library.inference_mode():
+            return (x * 2).sum()
+
+    assert library.func.jvp(fn, (library.ones(2),), (library.ones(2),))[1].item() == 0

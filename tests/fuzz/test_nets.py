@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 import tracecomp as tc
-from tests.fuzz import changing, equal_graphs, loop_programs, panels, python_programs, training, turned
+from tests.fuzz import ambient, changing, equal_graphs, loop_programs, panels, python_programs, training, turned
 from tracecomp.ir.loops import Const
 from tracecomp.ir.types import float32
 
@@ -37,6 +37,12 @@ def test_programs_of_python_that_once_differed(seed: int) -> None:
     assert python_programs.difference(seed) is None
 
 
+@pytest.mark.parametrize("seed", [26113078, 5529224])
+def test_programs_in_a_changing_environment_that_once_differed(seed: int) -> None:
+    """A second size of uint16; a gradient in ``inference_mode`` that was no inference tensor."""
+    assert ambient.difference(seed, ("compiled",)) is None
+
+
 def test_kernels_that_differ_in_the_sign_of_a_zero_are_two() -> None:
     """Random program 5000069: a value and its negative were both 0.0, and both became one kernel."""
     compiled = tc.compile(lambda a: (a.zero_(), -a, tc.where(a > 0, a, -a)))
@@ -54,6 +60,7 @@ NETS: dict[str, tuple[Callable[[int], str | None], int]] = {
     "training programs": (training.difference, 5),
     "turned": (turned.difference, 25),
     "Python": (python_programs.difference, 20),
+    "ambient state": (lambda seed: ambient.difference(seed, ("compiled",)), 4),
 }
 """Each net and the number of its seeds, which take about a second together."""
 

@@ -247,7 +247,9 @@ def _added_at_once(variable: TensorBase, have: Tensor | None, grad: TensorBase) 
     if array.dtype not in _PLAIN or not array.flags.c_contiguous or not variable._data.flags.c_contiguous:
         return False
     if have is None:
-        set_grad(variable, Tensor._wrap(array.copy()))
+        fresh = Tensor._wrap(array.copy())
+        fresh._inference = modes.inference
+        set_grad(variable, fresh)
         return True
     if type(have) is not Tensor or have._data.dtype is not array.dtype or have._data.shape != array.shape:
         return False

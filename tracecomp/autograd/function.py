@@ -102,7 +102,7 @@ class FunctionNode(Node):
             for i, (g, pair) in enumerate(zip(grads, self.out_types, strict=True)):
                 if g is None and pair is not None:
                     given[i] = _zeros(pair)
-        found = self.function.derivative()(self.ctx, *given)
+        found = self.function._derivative()(self.ctx, *given)
         found = found if isinstance(found, tuple) else (found,)
         if len(found) < self.inputs or any(g is not None for g in found[self.inputs :]):
             raise RuntimeError(
@@ -212,7 +212,7 @@ class Function:
         return outs if isinstance(output, tuple) else outs[0]
 
     @classmethod
-    def derivative(cls) -> Callable[..., Any]:
+    def _derivative(cls) -> Callable[..., Any]:
         """Return ``backward``, which may be written under the name ``vjp``."""
         if cls.vjp is Function.vjp:
             return cls.backward

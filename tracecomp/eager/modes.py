@@ -198,8 +198,10 @@ class inference_mode(ContextDecorator):
     _mode: bool
 
     def __enter__(self) -> None:
-        before_of(self).update(inference=modes.inference, grad=modes.grad)
+        before_of(self).update(inference=modes.inference, grad=modes.grad, levels=modes.levels)
         modes.inference, modes.grad = self._mode, not self._mode
+        if self._mode:  # forward derivatives end here too, other than in ``no_grad``
+            modes.levels = ()
 
     def _fresh(self) -> Any:
         return inference_mode(self._mode)

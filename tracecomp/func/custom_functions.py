@@ -186,7 +186,7 @@ class _Rule:
 
     def backward(self, ctx: Any, *grads: Any) -> Any:
         def example(leaves: Any, grads: Any) -> Any:
-            return self.function.derivative()(_restored(ctx, leaves, "saved"), *grads)
+            return self.function._derivative()(_restored(ctx, leaves, "saved"), *grads)
 
         axes = [*ctx.mapped.axes, *[None if g is None else 0 for g in grads]]
         structure, results = self._over(example, axes, ctx.mapped.leaves_of(ctx), grads)

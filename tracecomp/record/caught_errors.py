@@ -15,6 +15,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 from tracecomp.base.errors import is_user_file
+from tracecomp.ir.graph import Graph, Node
 
 _STRUCTURE = tuple(str(Path(__file__).parents[1] / name) for name in (
     "ops/define.py", "ir", "functional/shape", "functional/dims.py", "functional/dtype_support.py",
@@ -23,6 +24,25 @@ _STRUCTURE = tuple(str(Path(__file__).parents[1] / name) for name in (
 """Files whose errors are about shapes, dtypes and options alone, except those of ``require``, which anyone may call."""
 _NAMES = {"_integer", "entries", "linear"}
 """Functions elsewhere of which the same is true."""
+
+
+_NEVER_RAISE = frozenset((
+    "elementwise", "reduction", "view", "pad", "concat", "contraction", "convolution", "window", "cumulative", "sort",
+    "creation", "random", "transform",
+))  # fmt: skip
+"""Kinds of operators that compute a result for all elements of their operands, apart from integer arithmetic."""
+_INTEGERS_RAISE = ("floor_divide", "remainder", "fmod", "pow")
+
+
+def may_raise(graph: Graph) -> bool:
+    """Whether elements of the inputs can make a call of ``graph`` raise an error, which the program may catch."""
+    return any(map(node_may_raise, graph.live_nodes()))
+
+
+def node_may_raise(node: Node) -> bool:
+    """Whether elements of the operands of ``node`` can make it raise an error."""
+    integer = not node.outputs[0].dtype.is_floating_point
+    return node.op.kind not in _NEVER_RAISE or (integer and node.op.name in _INTEGERS_RAISE)
 
 
 def catches(code: CodeType) -> bool:

@@ -15,6 +15,7 @@ from tracecomp.ir.graph import Graph, Output, Value
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.record.backward.reach import edges, new_state, was_spent
 from tracecomp.record.binding import Binding, tensor_of
+from tracecomp.record.caught_errors import may_raise, node_may_raise
 from tracecomp.record.derivation import Derivation, sizes_of
 from tracecomp.record.effects import Effect
 from tracecomp.record.guards.facts import FactGuard
@@ -122,7 +123,7 @@ class Finish:
             writes=self._writes(updates), grads=grads, requires_grad=self._flags(), predicates=predicates, split=split,
             rebased=[Rebased(self._origin(t), self.found.place(t)) for t in rebased],
             rebound=rebound, effects=repeated, sizes=sizes_of(self.recorder, mapping), shared=shared,
-            catches=self.recorder.catches,
+            catches=self.recorder.catches and may_raise(graph),
             unsettled=self._unsettled(left, shared) or new_state(self.recorder, kept_tensors),
         )  # fmt: skip
 
@@ -153,7 +154,10 @@ class Finish:
     def _keep_told(self) -> None:
         """Outputs for communications whose results nothing here needs: other processes wait for this one."""
         needed = needed_nodes([o.value for o in self.outputs], set())
-        for number, value in enumerate(self.recorder.told):
+        kept = list(self.recorder.told)
+        if self.recorder.catches:  # and for errors that the program catches: whether there is one decides its way
+            kept += [n.outputs[0] for n in self.recorder.graph.nodes if node_may_raise(n)]
+        for number, value in enumerate(kept):
             if value.node not in needed:
                 self._add(value, f"told{number}", "result")
 

@@ -75,7 +75,8 @@ class Recording:
 
     ``updates`` are inputs with the outputs that they become; ``writes`` are tensors from outside whose memory is
     written, with how often autograd has counted that. ``unsettled`` says why it serves no later call; ``shared`` are
-    inputs that share memory of which some is written. ``catches``: the program has handlers of errors.
+    inputs that share memory of which some is written. ``catches``: the program has handlers of errors, and a call may
+    raise one.
     """
 
     graph: Graph

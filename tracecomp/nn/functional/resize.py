@@ -144,23 +144,24 @@ def _weighted(x: Tensor, axis: int, taps: Taps) -> Tensor:
     return result
 
 
-def _antialias_matrix(
-    have: int, want: int, factor: float | None, align_corners: bool, cubic: bool
-) -> list[list[float]]:
-    """Weights (want, have) of a filter widened by the shrinking factor, as in Pillow."""
+def _antialias_matrix(have: int, want: int, factor: float | None, align_corners: bool, cubic: bool) -> Steps:
+    """Weights (have, want) of a filter widened by the shrinking factor, as in Pillow."""
     step = _scale(have, want, factor, align_corners)
-    stretch = max(step, 1.0)
-    support = (2.0 if cubic else 1.0) * stretch
-    rows = []
-    for i in range(want):
-        centre = step * (i + 0.5)
-        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), have)
-        d = (np.arange(first, last) - centre + 0.5) / stretch
-        weights = _cubic(d, -0.5) if cubic else np.maximum(1.0 - abs(d), 0.0)
-        row = [0.0] * first + weights.tolist() + [0.0] * (have - last)
-        total = sum(row)
-        rows.append([w / total for w in row] if total else row)
-    return rows
+    i, j = _count(have, want), _count(want, have).reshape(-1, 1)
+    stretch = _at_least_one(step)
+    centre, support = (i + 0.5) * step, stretch * (2.0 if cubic else 1.0)
+    d = (j - centre + 0.5) / stretch
+    weights = _cubic(d, -0.5) if cubic else _clip(1.0 - abs(d), 0.0, math.inf)
+    within = (j >= _floor(centre - support + 0.5)) & (j < _floor(centre + support + 0.5))
+    weights = _select(within, weights, 0.0)
+    # Both sum along the first axis in order, so that sizes known and dynamic give the same bits.
+    total = weights.sum(0) if isinstance(weights, Tensor) else np.cumsum(weights, 0)[-1]
+    return weights / _select(total != 0, total, 1.0)
+
+
+def _at_least_one(x: Any) -> Any:
+    seen = followed_tensor(x)
+    return max(x, 1.0) if seen is None else T.clamp(cast(seen, float64), 1.0)
 
 
 def _matrix(taps: Taps, have: int) -> list[list[float]]:
@@ -246,21 +247,21 @@ def _resize(
 ) -> Tensor:
     for axis in reversed(range(2, x.ndim)):
         have, want, factor = x.shape[axis], sizes[axis - 2], factors[axis - 2]
-        if antialias or x.dtype is uint8:  # matrices of weights are valid for these sizes only
+        if x.dtype is uint8:  # the weights' common scale depends on their values
             have, want = operator.index(have), operator.index(want)
         if mode.startswith("nearest"):
             index = _nearest(have, want, factor, mode == "nearest-exact")
             x = prim.take(x, _values(index, int64), axis=axis)
             continue
         if antialias:
-            weights = _antialias_matrix(have, want, factor, corners, mode == "bicubic")
+            matrix = _antialias_matrix(have, want, factor, corners, mode == "bicubic")
         else:
             at = _positions(have, want, factor, corners)
             taps = _cubic_taps(at, have) if mode == "bicubic" else _linear_taps(at, have)
         if x.dtype is uint8:
-            x = _resized_bytes(x, axis, weights if antialias else _matrix(taps, have))
+            x = _resized_bytes(x, axis, matrix.T.tolist() if antialias else _matrix(taps, have))
         elif antialias:
-            x = (x.movedim(axis, -1) @ inside(T.tensor(weights, dtype=x.dtype).t())).movedim(-1, axis)
+            x = (x.movedim(axis, -1) @ _values(matrix, x.dtype)).movedim(-1, axis)
         else:
             x = _weighted(x, axis, taps)
     return x

@@ -20,7 +20,7 @@ from tracecomp.base.errors import is_user_file
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Attrs, Op
-from tracecomp.ir.types import TensorType
+from tracecomp.ir.types import STORAGE_DTYPES, TensorType
 from tracecomp.record.context import RecordingContext
 from tracecomp.record.size_forms import Form
 from tracecomp.record.symbolic.sym_scalar import KNOWS_PLAIN, SymScalar, arithmetic
@@ -348,6 +348,10 @@ class SizedGraph(Graph):
         depends = any(_depends(v) for v in attrs.values())
         if not depends and not any(v in self.shapes for v in inputs):
             self.unclear |= node in self.attrs
+            return found
+        # Padding has no operators on types without arithmetic, such as uint16, which eager kernels run: one size each.
+        if any(v.dtype in STORAGE_DTYPES for v in (*inputs, *found)):
+            self.unclear = True
             return found
         known = [TensorType(v.dtype, self.shape(v)) for v in inputs]
         shapes = [t.shape for t in op.result_types(known, attrs)]
