@@ -28,7 +28,7 @@ from tracecomp.eager.overrides import DisableTorchFunction, TorchFunctionMode
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor, own
 from tracecomp.functional import names as T
-from tracecomp.nn.parallel.reducer import Bucket, buckets_of, mean_over
+from tracecomp.nn.parallel.reducer import Bucket, buckets_of, mean_over, sums_of_nodes
 from tracecomp.nn.parallel.shard_values import Shards, seen, together
 from tracecomp.ops.prim import prim
 
@@ -227,7 +227,8 @@ class _Spread(Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         bucket, plan, count = ctx.bucket, ctx.plan, len(ctx.bucket.params)
         used = [any(grads[k * count + j] is not None for k in plan.places) for j in range(count)]
-        rows = [bucket.joined(grads[k * count : (k + 1) * count]) for k in plan.places]
+        leaves = [grads[k * count : (k + 1) * count] for k in plan.places]
+        rows = [bucket.joined(row) for row in sums_of_nodes(leaves, (plan.own.start, plan.own.stop), plan.total)]
         flat = mean_over(plan.group, rows, plan.total)()
         return (None, None, *(g if u else None for g, u in zip(bucket.split(flat), used, strict=True)))
 
