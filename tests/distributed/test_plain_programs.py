@@ -13,6 +13,8 @@ import tracecomp as torch
 from tests.distributed.gangs import gang, succeed
 from tracecomp import distributed as dist
 from tracecomp.communication import logical
+from tracecomp.distributed import checkpoint
+from tracecomp.distributed.optim import ZeroRedundancyOptimizer
 from tracecomp.distributed.run import parser, plan_of
 from tracecomp.nn.parallel import DistributedDataParallel
 from tracecomp.utils.data import DataLoader, DistributedSampler, TensorDataset
@@ -80,6 +82,28 @@ def test_numbers_of_shards_are_means_and_sums_are_over_all(four_shards: None) ->
     gathered = [torch.zeros(()) for _ in range(4)]
     dist.all_gather(gathered, x.sum())
     assert [t.item() for t in gathered] == [4.0, 6.0, 8.0, 10.0]
+
+
+def test_objects_of_a_process_are_those_of_its_shards(four_shards: None) -> None:
+    gathered: list[Any] = [None] * dist.get_world_size()
+    dist.gather_object([dist.get_rank()], gathered)
+    assert gathered == [[0]] * 4 and gathered[0] is not gathered[1]
+    with pytest.raises(RuntimeError, match="not supported with TRACECOMP_SHARDS"):
+        dist.scatter_object_list([None], [1, 2, 3, 4])
+
+
+def test_checkpoints_and_sharded_optimizers_count_processes(four_shards: None, tmp_path: Path) -> None:
+    model = DistributedDataParallel(torch.nn.Linear(2, 1))
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW)
+    x, _ = next(iter(loader()))
+    model(x.expand(2, 2)).mean().backward()
+    optimizer.step()
+    optimizer.consolidate_state_dict()
+    checkpoint.save({"model": model, "states": optimizer.state_dict()["state"]}, checkpoint_id=tmp_path)
+    found: dict[str, Any] = {"model": {}, "states": {}}
+    checkpoint.load(found, checkpoint_id=tmp_path)
+    assert torch.equal(found["model"]["module.weight"], model.module.weight)
+    assert torch.equal(found["states"][0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"])
 
 
 def test_a_known_mean_is_forgotten_by_a_write(four_shards: None) -> None:

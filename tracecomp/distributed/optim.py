@@ -10,7 +10,7 @@ from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.communication.group import Group
 from tracecomp.distributed.algorithms.model_averaging.averagers import ModelAverager
 from tracecomp.distributed.collectives import broadcast
-from tracecomp.distributed.objects import all_gather_object
+from tracecomp.distributed.objects import of_processes
 from tracecomp.distributed.processes import default_group, get_global_rank
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
@@ -113,8 +113,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Gather the states of all processes, so that ``state_dict`` works at rank ``to``; all call it."""
-        every: list[Any] = [None] * self.process_group.size()
-        all_gather_object(every, self._numbered(), self.process_group)
+        every = of_processes(self.process_group, self._numbered(), "consolidate_state_dict()")
         states = {number: state for part in every for number, state in part.items()}
         self._consolidated = dict(sorted(states.items())) if self.process_group.rank() == to else None
 
