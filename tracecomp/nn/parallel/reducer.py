@@ -210,10 +210,12 @@ def sums_of_nodes(
 
 def _row_sums(left: Sequence[Tensor | None], right: Sequence[Tensor | None]) -> list[Tensor | None]:
     """Elementwise sums. A missing gradient is zero, which may change the sign of the other's zeros."""
-    return [
-        None if a is b is None else (T.zeros_like(b) if a is None else a) + (T.zeros_like(a) if b is None else b)
-        for a, b in zip(left, right, strict=True)
-    ]
+    pairs = zip(left, right, strict=True)
+    return [_sum(b, a) if a is None else _sum(a, b) for a, b in pairs]
+
+
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return None if first is None else first + (T.zeros_like(first) if second is None else second)
 
 
 def _first(value: Any) -> Tensor:
