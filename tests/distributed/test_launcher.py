@@ -8,10 +8,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -314,3 +315,26 @@ def test_a_rank_that_ends_well_before_it_joined_is_named(quiet: int, tmp_path: P
     done = ran(command("local", str(script)))
     assert done.returncode == 1
     assert f"rank {1 - quiet} failed first: DistNetworkError: rank {quiet} ended with status 0" in done.stderr
+
+
+@dataclass
+class Fake:
+    """A process with the answers of ``poll``, the last one for ever; like Popen it knows its end once asked."""
+
+    answers: list[int | None]
+    returncode: int | None = None
+
+    @property
+    def running(self) -> Fake:
+        return self
+
+    def poll(self) -> int | None:
+        self.returncode = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return self.returncode
+
+
+@pytest.mark.parametrize("answers", [([None, 1], [-9]), ([1], [None, -9]), ([None, 1], [None, -9], [None, None, 1])])
+def test_a_killed_process_is_blamed_even_if_another_one_is_seen_to_fail_first(answers: list[list[int | None]]) -> None:
+    started = [Fake(list(row)) for row in answers]
+    with tempfile.TemporaryDirectory() as notes:
+        assert launching._watched(started, Deaths(notes, 0)) is started[1]
