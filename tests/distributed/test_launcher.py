@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -19,6 +20,7 @@ import pytest
 
 from tests.distributed.gangs import ROOT
 from tracecomp.distributed import launching
+from tracecomp.distributed.elastic.multiprocessing import errors
 from tracecomp.distributed.launching import Deaths, find_mpiexec
 from tracecomp.distributed.run import logs_of, parser, plan_of
 
@@ -338,3 +340,26 @@ def test_a_killed_process_is_blamed_even_if_another_one_is_seen_to_fail_first(an
     started = [Fake(list(row)) for row in answers]
     with tempfile.TemporaryDirectory() as notes:
         assert launching._watched(started, Deaths(notes, 0)) is started[1]
+
+
+def test_the_error_file_of_a_recorded_entry_point_is_that_of_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(status: int | None) -> None:
+        if status is not None:
+            raise SystemExit(status)
+        raise ValueError("planted")
+
+    run, file = errors.record(fail), tmp_path / "error.json"
+    with pytest.raises(ValueError, match="planted"):
+        run(None)  # without a file
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(file))
+    run(0)
+    with pytest.raises(SystemExit):
+        run(3)
+    assert not file.exists()
+    with pytest.raises(ValueError, match="planted"):
+        run(None)
+    message = json.loads(file.read_text())["message"]
+    assert message["message"] == "ValueError: planted"
+    assert message["extraInfo"]["timestamp"].isdecimal() and "in fail" in message["extraInfo"]["py_callstack"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,10 +130,10 @@ def test_a_process_stores_one_gradient_for_all_its_shards(alone: None) -> None:
 
 @pytest.mark.parametrize(("total", "size"), [(8, 1), (8, 3), (5, 2), (4, 4)])
 def test_sums_of_nodes_are_those_of_leaves(total: int, size: int) -> None:
-    values = [torch.randn(3) for _ in range(total)]
+    values: Any = [torch.randn(3) for _ in range(total)]
     values[0][0] = values[1][0] = -0.0
     whole = combine.alone(ReduceOp.SUM, [v.numpy() for v in values])
-    known = {}
+    known: dict[combine.Node, Any] = {}
     for rank in range(size):
         own = combine.share(total, rank, size)
         nodes = sums_of_nodes([[v] for v in values[slice(*own)]], own, total)
@@ -142,7 +143,7 @@ def test_sums_of_nodes_are_those_of_leaves(total: int, size: int) -> None:
 
 def test_a_missing_gradient_counts_as_zero() -> None:
     (row,) = sums_of_nodes([[None, None], [torch.tensor([-0.0]), None]], (0, 2), 2)
-    assert row[1] is None and not torch.signbit(row[0]).item()
+    assert row[1] is None and row[0] is not None and not torch.signbit(row[0]).item()
 
 
 def test_dropout_differs_from_shard_to_shard(alone: None) -> None:
