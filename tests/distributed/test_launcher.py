@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -337,7 +338,7 @@ class Fake:
 
 @pytest.mark.parametrize("answers", [([None, 1], [-9]), ([1], [None, -9]), ([None, 1], [None, -9], [None, None, 1])])
 def test_a_killed_process_is_blamed_even_if_another_one_is_seen_to_fail_first(answers: list[list[int | None]]) -> None:
-    started = [Fake(list(row)) for row in answers]
+    started: Any = [Fake(list(row)) for row in answers]
     with tempfile.TemporaryDirectory() as notes:
         assert launching._watched(started, Deaths(notes, 0)) is started[1]
 
