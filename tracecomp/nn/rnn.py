@@ -49,6 +49,11 @@ def _one_step(mode: str, x: Tensor, states: State, weights: list[Any], recurrent
 _lower_step, _full_step = casts(_one_step, LOWER), casts(_one_step, FULL)
 
 
+def _shards(x: object) -> tuple[Shards, ...]:
+    """``x`` if it is shards, for which a whole layer runs shard by shard: its scan takes tensors only."""
+    return (x,) if isinstance(x, Shards) else ()
+
+
 def layer(
     mode: str, x: Tensor, mask: Tensor | None, states: State | None, weights: Sequence[Weights],
     recurrent: Sequence[Weights], names: Sequence[str],
@@ -59,7 +64,7 @@ def layer(
     initial ones, zero by default. ``weights`` (weight, bias) are those of the input, ``recurrent`` (weight, bias,
     projection) those of the state, for each direction. The state does not change where ``mask`` (T, N, 1) is False.
     """
-    shards = (x,) if isinstance(x, Shards) else ()
+    shards = _shards(x)
     if modes.function_modes or shards:  # exporters have an operator for the whole layer
         found = override(layer, (mode, x, mask, states, weights, recurrent, names), {}, shards)
         if found is not NOT_OVERRIDDEN:
@@ -337,7 +342,8 @@ class RNNCellBase(Module):
             states = tuple(s.unsqueeze(0) if single else s for s in given)
         run = _lower_step if mode.startswith("RNN") else _full_step
         operands = mode, x, states, [self.weight_ih, self.bias_ih], [self.weight_hh, self.bias_hh]
-        new = override(run, operands, {}, (x,)) if isinstance(x, Shards) else run(*operands)
+        shards = _shards(x)
+        new = override(run, operands, {}, shards) if shards else run(*operands)
         return tuple(s.squeeze(0) for s in new) if single else new
 
 
