@@ -3,6 +3,9 @@
 Two processes run under ``mpiexec``. Sums are compared with those of mpi4py. Training steps with logical shards
 alternate with data-parallel steps without shards. There every process adds up its batch, then one sum runs over
 processes: the fastest possible, whose bits depend on the number of processes. Figures are medians.
+
+``python -m tests.distributed.costs shards``: processor time of compiled steps of larger models in one process without
+communication. Steps without shards alternate with steps with 1, 2 and 4. Figures are medians and minima.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from typing import Any
 import numpy as np
 
 import tracecomp as torch
+from tests.distributed.against_torch import MODELS
 from tracecomp import distributed as dist
 from tracecomp import nn
 from tracecomp.nn import functional as F
@@ -77,6 +81,47 @@ def training(shards: int | None) -> Callable[[], Any]:
     return step
 
 
+def step_of(make: Callable[[Any], tuple[Any, Any, Any]], shards: int | None) -> Callable[[], Any]:
+    """A compiled step of a model of ``against_torch``."""
+    torch.manual_seed(0)
+    net, x, y = make(torch)
+    model = DistributedDataParallel(net, shards=shards)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    goals = y.reshape(x.shape[0], -1)
+
+    @torch.compile
+    def step() -> None:
+        seen, goal = (x, goals) if shards is None else model.shard(x, goals)
+        optimizer.zero_grad()
+        F.cross_entropy(model(seen), goal.reshape(-1)).backward()
+        optimizer.step()
+
+    for _ in range(5):
+        step()
+    return step
+
+
+def alone() -> None:
+    """The cost of shards without communication."""
+    dist.init_process_group("mpi")
+    for name, make in MODELS.items():
+        runs = {shards: step_of(make, shards) for shards in (None, 1, 2, 4)}
+        found: dict[int | None, list[float]] = {shards: [] for shards in runs}
+        for _ in range(TURNS):
+            for shards, run in runs.items():
+                begin = time.process_time()
+                run()
+                found[shards].append((time.process_time() - begin) * 1e3)
+        middle, least = statistics.median(found[None]), min(found[None])
+        told = ", ".join(
+            f"{shards} {statistics.median(t) / middle:.2f} (minimum {min(t) / least:.2f})"
+            for shards, t in found.items()
+            if shards is not None
+        )
+        print(f"{name}: {middle:.2f} ms without shards (minimum {least:.2f}); times that with {told}", flush=True)
+    dist.destroy_process_group()
+
+
 def main() -> None:
     dist.init_process_group("mpi")
     sums()
@@ -90,6 +135,8 @@ def main() -> None:
 if __name__ == "__main__":
     if sys.argv[1:] == ["run"]:
         main()
+    elif sys.argv[1:] == ["shards"]:
+        alone()
     else:
         launcher = [sys.executable, "-m", "tracecomp.distributed.run", "--launcher", "mpiexec", "-n", "2"]
         sys.exit(subprocess.call([*launcher, "-m", "tests.distributed.costs", "run"]))

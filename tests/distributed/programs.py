@@ -691,6 +691,27 @@ def zero_redundancy_trains_as_the_optimizer_alone(torch: Any, dist: Any, rank: i
 
 
 @program
+def zero_redundancy_takes_parameters_after_a_step(torch: Any, dist: Any, rank: int, size: int) -> Any:
+    optim = importlib.import_module(f"{torch.__name__}.distributed.optim")
+    params = [torch.nn.Parameter(torch.ones(n)) for n in (3, 5, 2, 7)]
+    optimizer = optim.ZeroRedundancyOptimizer(params[:2], torch.optim.Adam, lr=0.1)
+
+    def step() -> None:
+        for k, p in enumerate(params):
+            p.grad = torch.arange(float(p.numel())) + k
+        optimizer.step()
+
+    step()
+    optimizer.add_param_group({"params": params[2:], "lr": 0.01})
+    step()
+    optimizer.param_groups[1]["lr"] = 0.5
+    step()
+    optimizer.consolidate_state_dict(to=0)
+    states = optimizer.state_dict()["state"] if rank == 0 else {}
+    return rounded(torch, params), [float(s["step"]) for _, s in sorted(states.items())]
+
+
+@program
 def zero_redundancy_loads_a_whole_state(torch: Any, dist: Any, rank: int, size: int) -> Any:
     optim = importlib.import_module(f"{torch.__name__}.distributed.optim")
     inner = net(torch, 0, torch.nn.Linear(3, 2))

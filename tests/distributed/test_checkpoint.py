@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tracecomp as torch
+from tests.distributed import plain_kills
 from tests.distributed.gangs import Ended, gang, succeed
 from tracecomp.distributed import checkpoint
 
@@ -136,3 +137,12 @@ def test_a_description_from_a_stranger_names_no_files_but_its_own(told: Any, tmp
     (folder / "metadata.json").write_text(json.dumps(told).replace("/SECRET", str(secret)))
     with pytest.raises(checkpoint.CheckpointException):
         checkpoint.load({"x": torch.zeros(2)}, checkpoint_id=folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", plain_kills.WAYS)
+def test_a_plain_program_killed_from_outside_goes_on_to_the_same_bits(tmp_path: Path, way: str) -> None:
+    undisturbed = plain_kills.finished(tmp_path / "a", 2, way)
+    for size, rank, step in ((3, 1, 2), (1, 0, 1), (4, 3, 1)):
+        assert plain_kills.killed(tmp_path / "b", size, way, rank, step, 0.0) == ""
+    assert plain_kills.finished(tmp_path / "b", 2, way) == undisturbed

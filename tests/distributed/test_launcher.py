@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.distributed.gangs import ROOT
 from tracecomp.distributed import launching
+from tracecomp.distributed.elastic.multiprocessing import errors
 from tracecomp.distributed.launching import Deaths, find_mpiexec
 from tracecomp.distributed.run import logs_of, parser, plan_of
 
@@ -314,3 +318,49 @@ def test_a_rank_that_ends_well_before_it_joined_is_named(quiet: int, tmp_path: P
     done = ran(command("local", str(script)))
     assert done.returncode == 1
     assert f"rank {1 - quiet} failed first: DistNetworkError: rank {quiet} ended with status 0" in done.stderr
+
+
+@dataclass
+class Fake:
+    """A process with the answers of ``poll``, the last one for ever; like Popen it knows its end once asked."""
+
+    answers: list[int | None]
+    returncode: int | None = None
+
+    @property
+    def running(self) -> Fake:
+        return self
+
+    def poll(self) -> int | None:
+        self.returncode = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return self.returncode
+
+
+@pytest.mark.parametrize("answers", [([None, 1], [-9]), ([1], [None, -9]), ([None, 1], [None, -9], [None, None, 1])])
+def test_a_killed_process_is_blamed_even_if_another_one_is_seen_to_fail_first(answers: list[list[int | None]]) -> None:
+    started: Any = [Fake(list(row)) for row in answers]
+    with tempfile.TemporaryDirectory() as notes:
+        assert launching._watched(started, Deaths(notes, 0)) is started[1]
+
+
+def test_the_error_file_of_a_recorded_entry_point_is_that_of_torch(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(status: int | None) -> None:
+        if status is not None:
+            raise SystemExit(status)
+        raise ValueError("planted")
+
+    run, file = errors.record(fail), tmp_path / "error.json"
+    with pytest.raises(ValueError, match="planted"):
+        run(None)  # without a file
+    monkeypatch.setenv("TORCHELASTIC_ERROR_FILE", str(file))
+    run(0)
+    with pytest.raises(SystemExit):
+        run(3)
+    assert not file.exists()
+    with pytest.raises(ValueError, match="planted"):
+        run(None)
+    message = json.loads(file.read_text())["message"]
+    assert message["message"] == "ValueError: planted"
+    assert message["extraInfo"]["timestamp"].isdecimal() and "in fail" in message["extraInfo"]["py_callstack"]

@@ -13,10 +13,14 @@ import tracecomp as torch
 from tests.distributed.gangs import gang, succeed
 from tracecomp import distributed as dist
 from tracecomp.communication import logical
+from tracecomp.distributed import checkpoint
+from tracecomp.distributed.optim import ZeroRedundancyOptimizer
 from tracecomp.distributed.run import parser, plan_of
 from tracecomp.nn.parallel import DistributedDataParallel
 from tracecomp.utils.data import DataLoader, DistributedSampler, TensorDataset
 
+HOWS = ((), ("step",), ("module",), ("fsdp",), ("fully_shard",), ("fully_shard", "step"), ("fsdp", "module"))
+"""Wrappers of the model, and what is compiled: of tests/distributed/plain.py."""
 SCRIPT = str(Path(__file__).with_name("plain.py"))
 
 
@@ -30,6 +34,13 @@ def digests(folder: Path, size: int, threads: int = 1, *more: str) -> list[str]:
 def test_a_plain_program_trains_to_the_same_bits_in_any_number_of_processes(tmp_path: Path) -> None:
     alone = digests(tmp_path, 1)
     assert [digests(tmp_path, size, 2) for size in (2, 3, 4)] == [alone] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("how", HOWS[1:], ids=" ".join)
+def test_wrappers_and_compilation_do_not_change_a_bit(tmp_path: Path, how: tuple[str, ...]) -> None:
+    expected = digests(tmp_path, 1)
+    assert [digests(tmp_path, size, 1, *how) for size in (1, 2, 3, 4)] == [expected] * 4
 
 
 @pytest.fixture
@@ -80,6 +91,95 @@ def test_numbers_of_shards_are_means_and_sums_are_over_all(four_shards: None) ->
     gathered = [torch.zeros(()) for _ in range(4)]
     dist.all_gather(gathered, x.sum())
     assert [t.item() for t in gathered] == [4.0, 6.0, 8.0, 10.0]
+
+
+def test_objects_of_a_process_are_those_of_its_shards(four_shards: None) -> None:
+    gathered: list[Any] = [None] * dist.get_world_size()
+    dist.gather_object([dist.get_rank()], gathered)
+    assert gathered == [[0]] * 4 and gathered[0] is not gathered[1]
+    with pytest.raises(RuntimeError, match="not supported with TRACECOMP_SHARDS"):
+        dist.scatter_object_list([None], [1, 2, 3, 4])
+
+
+def test_checkpoints_and_sharded_optimizers_count_processes(four_shards: None, tmp_path: Path) -> None:
+    model = DistributedDataParallel(torch.nn.Linear(2, 1))
+    optimizer = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW)
+    x, _ = next(iter(loader()))
+    model(x.expand(2, 2)).mean().backward()
+    optimizer.step()
+    optimizer.consolidate_state_dict()
+    checkpoint.save({"model": model, "states": optimizer.state_dict()["state"]}, checkpoint_id=tmp_path)
+    found: dict[str, Any] = {"model": {}, "states": {}}
+    checkpoint.load(found, checkpoint_id=tmp_path)
+    assert torch.equal(found["model"]["module.weight"], model.module.weight)
+    assert torch.equal(found["states"][0]["exp_avg"], optimizer.state_dict()["state"][0]["exp_avg"])
+
+
+def gradients(module: Any, compiled: bool = False) -> list[Any]:
+    """Those of three passes over a model created from the same seed."""
+    torch.manual_seed(3)
+    for parameter in module.parameters():
+        torch.nn.init.normal_(parameter)
+    model = DistributedDataParallel(module)
+
+    def step(x: Any) -> Any:
+        model(x / 24).square().mean().backward()
+
+    run = torch.compile(step) if compiled else step
+    for x, _ in loader():
+        run(x)
+    return [p.grad for p in module.parameters()]
+
+
+class Recomputed(torch.nn.Module):
+    def __init__(self, body: Any) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, x: Any) -> Any:
+        return torch.utils.checkpoint.checkpoint(self.body, x, use_reentrant=False)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_recomputed_shard_draws_the_same_numbers(four_shards: None, compiled: bool) -> None:
+    body = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1))
+    expected = gradients(body, compiled)
+    for p in body.parameters():
+        p.grad = None
+    for a, b in zip(gradients(Recomputed(body), compiled), expected, strict=True):
+        assert torch.equal(a, b)
+
+
+def test_batches_that_are_skipped_draw_no_numbers(four_shards: None) -> None:
+    drop, state = torch.nn.Dropout(0.5), torch.get_rng_state()
+    *_, (x, _) = loader()
+    assert torch.equal(torch.get_rng_state(), state)
+    kept = drop(x + 1)
+    assert not torch.equal(torch.get_rng_state(), state)
+    torch.set_rng_state(state)
+    again, other = drop(x + 1), drop(x + 1)
+    assert all(torch.equal(a, b) for a, b in zip(kept.parts, again.parts, strict=True))
+    assert not all(torch.equal(a, b) for a, b in zip(kept.parts, other.parts, strict=True))
+
+
+class Cells(torch.nn.Module):
+    def __init__(self, kind: Any) -> None:
+        super().__init__()
+        self.cell = kind(1, 3)
+
+    def forward(self, x: Any) -> Any:
+        state = self.cell(x, self.cell(x))
+        return state[0] if isinstance(state, tuple) else state
+
+
+@pytest.mark.parametrize("kind", [torch.nn.RNNCell, torch.nn.LSTMCell, torch.nn.GRUCell])
+def test_recurrent_cells_take_shards(four_shards: None, kind: Any) -> None:
+    module = Cells(kind)
+    found = gradients(module)
+    x = (torch.arange(24.0) / 24).reshape(24, 1)
+    for p, mine in zip(module.parameters(), found, strict=True):
+        (expected,) = torch.autograd.grad(module(x).square().mean() * 3, [p])  # three batches of the same size
+        torch.testing.assert_close(mine, expected)
 
 
 def test_a_known_mean_is_forgotten_by_a_write(four_shards: None) -> None:

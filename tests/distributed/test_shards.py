@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import tracecomp as torch
 from tests.distributed.gangs import gang, succeed
 from tracecomp.communication import combine
 from tracecomp.communication.combine import ReduceOp
+from tracecomp.nn.parallel.reducer import sums_of_nodes
 from tracecomp.utils.data import DistributedSampler
 
 SCRIPT = str(Path(__file__).with_name("shards.py"))
@@ -36,12 +38,12 @@ def test_compiled_steps_give_the_same_bits_for_any_number_of_processes_and_threa
 @pytest.mark.parametrize("leaves", [1, 2, 3, 4, 5, 7, 8, 13])
 def test_a_sum_has_the_bits_of_the_whole_tree_however_its_leaves_are_shared(leaves: int) -> None:
     values = [np.random.default_rng(i).standard_normal(50).astype(np.float32) * 10.0 ** (i % 5) for i in range(leaves)]
-    whole = combine.evaluated(ReduceOp.SUM, (0, leaves), combine.of_leaves(ReduceOp.SUM, values))
+    whole = combine.evaluated(ReduceOp.SUM, (0, leaves), combine.of_leaves(values))
     for size in range(1, leaves + 1):
         known: dict[combine.Node, combine.Array] = {}
         for rank in range(size):
             own = combine.share(leaves, rank, size)
-            mine = combine.of_leaves(ReduceOp.SUM, values[slice(*own)], own[0])
+            mine = combine.of_leaves(values[slice(*own)], own[0])
             known |= {node: combine.evaluated(ReduceOp.SUM, node, mine) for node in combine.parts(leaves, own)}
         assert combine.evaluated(ReduceOp.SUM, (0, leaves), known).tobytes() == whole.tobytes(), size
 
@@ -49,7 +51,7 @@ def test_a_sum_has_the_bits_of_the_whole_tree_however_its_leaves_are_shared(leav
 def test_a_tree_sums_pairs_of_neighbours() -> None:
     a, b, c, d, e = (np.float32(x) for x in (1e8, 1.0, -1e8, 3.0, 0.5))
     leaves = [np.array([x]) for x in (a, b, c, d, e)]
-    found = combine.evaluated(ReduceOp.SUM, (0, 5), combine.of_leaves(ReduceOp.SUM, leaves))
+    found = combine.evaluated(ReduceOp.SUM, (0, 5), combine.of_leaves(leaves))
     assert found[0] == ((a + b) + (c + d)) + e
 
 
@@ -109,6 +111,39 @@ def test_a_mean_over_shards_is_the_mean_over_the_batch(alone: None) -> None:
     torch.testing.assert_close(mean, plain.detach())
     for mine, p in zip(grads, net.parameters(), strict=True):
         torch.testing.assert_close(mine, p.grad)
+
+
+def test_a_process_stores_one_gradient_for_all_its_shards(alone: None) -> None:
+    model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 2), shards=4)
+    data = torch.randn(8, 3)
+
+    @torch.compile
+    def step() -> None:
+        model.zero_grad()
+        model(model.shard(data)).square().mean().backward()
+
+    step()
+    (graph,) = step.graphs
+    (reduced,) = [node for node in graph.nodes if node.op.name == "all_reduce"]
+    assert len(reduced.inputs) == 1  # the root of the tree over its shards
+
+
+@pytest.mark.parametrize(("total", "size"), [(8, 1), (8, 3), (5, 2), (4, 4)])
+def test_sums_of_nodes_are_those_of_leaves(total: int, size: int) -> None:
+    values: Any = [torch.randn(3) for _ in range(total)]
+    values[0][0] = values[1][0] = -0.0
+    whole = combine.alone(ReduceOp.SUM, [v.numpy() for v in values])
+    known: dict[combine.Node, Any] = {}
+    for rank in range(size):
+        own = combine.share(total, rank, size)
+        nodes = sums_of_nodes([[v] for v in values[slice(*own)]], own, total)
+        known.update(zip(combine.parts(total, own), [row[0].numpy() for row in nodes], strict=True))
+    assert combine.evaluated(ReduceOp.SUM, (0, total), known).tobytes() == whole.tobytes()
+
+
+def test_a_missing_gradient_counts_as_zero() -> None:
+    (row,) = sums_of_nodes([[None, None], [torch.tensor([-0.0]), None]], (0, 2), 2)
+    assert row[1] is None and row[0] is not None and not torch.signbit(row[0]).item()
 
 
 def test_dropout_differs_from_shard_to_shard(alone: None) -> None:

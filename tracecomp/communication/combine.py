@@ -6,13 +6,14 @@ leaves that leaves some for the right. The tree is the same for any number of pr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
+Value = TypeVar("Value")
 Node = tuple[int, int]
 """The leaves ``range(*node)``."""
 
@@ -88,14 +89,18 @@ def parts(leaves: int, own: Node) -> list[Node]:
 
 def evaluated(op: ReduceOp, node: Node, known: Mapping[Node, Array]) -> Array:
     """The value of ``node`` from values of nodes below it."""
-    found = known.get(node)
-    if found is not None:
-        return found
+    return folded(lambda a, b: combined(op, a, b), node, known)
+
+
+def folded(join: Callable[[Value, Value], Value], node: Node, known: Mapping[Node, Value]) -> Value:
+    """The value of ``node`` from values of nodes below it, of which ``join`` combines two neighbours."""
+    if node in known:
+        return known[node]
     left, right = children(node)
-    return combined(op, evaluated(op, left, known), evaluated(op, right, known))
+    return join(folded(join, left, known), folded(join, right, known))
 
 
-def of_leaves(op: ReduceOp, values: Sequence[Array], first: int = 0) -> Mapping[Node, Array]:
+def of_leaves(values: Sequence[Value], first: int = 0) -> Mapping[Node, Value]:
     """Nodes of single leaves, from the leaf ``first`` on."""
     return {(first + i, first + i + 1): value for i, value in enumerate(values)}
 
@@ -103,7 +108,7 @@ def of_leaves(op: ReduceOp, values: Sequence[Array], first: int = 0) -> Mapping[
 def alone(op: ReduceOp, leaves: Sequence[Array]) -> Array:
     """All ``leaves`` combined by one process; a new array."""
     check(op, leaves[0].dtype)
-    result = finished(op, evaluated(op, (0, len(leaves)), of_leaves(op, leaves)), len(leaves))
+    result = finished(op, evaluated(op, (0, len(leaves)), of_leaves(leaves)), len(leaves))
     return result.copy() if result is leaves[0] else result
 
 

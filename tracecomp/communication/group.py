@@ -172,7 +172,7 @@ class Group:
     def all_reduce(self, leaves: Sequence[Array], op: ReduceOp, total: int | None = None) -> Array:
         """``leaves`` of all processes combined along the tree over all ``total`` leaves, one per process by default.
 
-        With more, a process has those of ``combine.share``.
+        With more, a process has those of ``combine.share``, or has combined them to nodes of ``combine.parts``.
         """
         total = self.size() if total is None else total
         first = leaves[0]
@@ -255,7 +255,8 @@ class Group:
     def reduce_scatter(self, arrays: Sequence[Array], op: ReduceOp, total: int | None = None) -> Array:
         """The arrays that all processes have for this one combined, along the tree over all ``total`` leaves.
 
-        ``arrays`` has, leaf by leaf, one array for every process. Leaves are distributed as in ``all_reduce``.
+        ``arrays`` has, leaf by leaf or node by node, one array for every process. Leaves are distributed as in
+        ``all_reduce``.
         """
         total = self.size() if total is None else total
         like = arrays[self.place]
@@ -285,7 +286,7 @@ class Group:
         return "" if total == self.size() else f" in {total} leaves"
 
     def _of_processes(self, op: ReduceOp, arrays: Sequence[Array]) -> Array:
-        result = combine.evaluated(op, (0, self.size()), combine.of_leaves(op, arrays))
+        result = combine.evaluated(op, (0, self.size()), combine.of_leaves(arrays))
         return combine.finished(op, result, self.size())
 
     # ---- point to point
@@ -322,11 +323,14 @@ def _like(array: Array, body: Array) -> Array:
 
 
 def _subtrees(op: ReduceOp, leaves: Sequence[Array], own: Node, total: int) -> dict[Node, Array]:
-    """The values that one process can combine alone: the largest nodes over its leaves."""
+    """The values that one process can combine alone: the largest nodes over its leaves. They may be given already."""
+    nodes = combine.parts(total, own)
+    if len(leaves) == len(nodes):
+        return dict(zip(nodes, leaves, strict=True))
     if len(leaves) != own[1] - own[0]:
         raise ValueError(f"expected {own[1] - own[0]} leaves, those of {list(range(*own))}, got {len(leaves)}")
-    known = combine.of_leaves(op, leaves, own[0])
-    return {node: combine.evaluated(op, node, known) for node in combine.parts(total, own)}
+    known = combine.of_leaves(leaves, own[0])
+    return {node: combine.evaluated(op, node, known) for node in nodes}
 
 
 def _joined(known: Mapping[Node, Array]) -> Array:

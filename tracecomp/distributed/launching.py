@@ -293,9 +293,11 @@ def _watched(started: Sequence[_Process], deaths: Deaths) -> _Process | None:
     """Return the first process that failed, once all have ended; None if none failed."""
     failed: _Process | None = None
     deadline = float("inf")
-    while any(p.running.poll() is None for p in started):
+    while _running(started):
         bad = [p for p in started if p.running.returncode]
         if failed is None and bad:
+            _running(started)  # the one to blame may have ended after its check, but before the others noticed
+            bad = [p for p in started if p.running.returncode]
             failed = min(bad, key=lambda p: p.running.returncode)  # a signal has a negative number
             deadline = time.monotonic() + _GRACE
         if time.monotonic() > deadline:
@@ -309,12 +311,17 @@ def _watched(started: Sequence[_Process], deaths: Deaths) -> _Process | None:
     return failed or (min(bad, key=lambda p: p.running.returncode) if bad else None)
 
 
+def _running(started: Sequence[_Process]) -> bool:
+    """Whether a process runs; ask all of them, which sets their return codes."""
+    return None in [p.running.poll() for p in started]
+
+
 def _end(started: Sequence[_Process], number: int, seconds: float) -> None:
     """Terminate all, then kill them."""
     for process in started:
         process.signal(number)
     deadline = time.monotonic() + seconds
-    while any(p.running.poll() is None for p in started) and time.monotonic() < deadline:
+    while _running(started) and time.monotonic() < deadline:
         time.sleep(0.02)
     for process in started:
         process.signal(signal.SIGKILL)

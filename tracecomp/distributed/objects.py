@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,12 +42,24 @@ def all_gather_object(object_list: list[Any], obj: object, group: object = None)
     found = _host_group(group, "all_gather_object")
     if found is None:
         return
-    plan = over_shards.plan_of(group)
-    _check(object_list, found.size() if plan is None else plan.total, "object_list")
+    sources = _sources(found, group)
+    _check(object_list, len(sources), "object_list")
     bodies = found.worker.run(lambda: found.gather_bytes(_packed(obj), "all_gather_object()"))
-    if plan is not None:  # the object of a process is that of each of its shards
-        bodies = [b for rank, b in enumerate(bodies) for _ in range(*share(plan.total, rank, found.size()))]
-    object_list[:] = [_unpacked(b) for b in bodies]
+    object_list[:] = [_unpacked(bodies[rank]) for rank in sources]
+
+
+def of_processes(group: Group, obj: object, what: str) -> list[Any]:
+    """Return a copy of ``obj`` of every process, which is not of every rank if there are logical shards."""
+    bodies = group.worker.run(lambda: group.gather_bytes(_packed(obj), what))
+    return [_unpacked(body) for body in bodies]
+
+
+def _sources(found: Group, group: object) -> Sequence[int]:
+    """The process of every rank that the program sees: a rank is a process, or a logical shard of one."""
+    plan = over_shards.plan_of(group)
+    if plan is None:
+        return range(found.size())
+    return [rank for rank in range(found.size()) for _ in range(*share(plan.total, rank, found.size()))]
 
 
 def _check(objects: object, size: int, name: str) -> None:
@@ -60,7 +73,7 @@ def gather_object(
     obj: object, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Group | None = None,
     group_dst: int | None = None,
 ) -> None:  # fmt: skip
-    """At rank ``dst`` (0), ``object_gather_list[r]`` becomes the ``obj`` of rank r."""
+    """At rank ``dst`` (0), ``object_gather_list[r]`` becomes the ``obj`` of rank r, or of the process of shard r."""
     found = _host_group(group, "gather_object")
     if found is None:
         return
@@ -72,8 +85,9 @@ def gather_object(
     to_root = [_packed(obj) if r == root else _NOTHING for r in range(found.size())]
     bodies = found.worker.run(lambda: found.all_to_all(to_root, f"gather_object(to {found.ranks[root]})"))
     if object_gather_list is not None and found.place == root:
-        _check(object_gather_list, found.size(), "object_gather_list")
-        object_gather_list[:] = [_unpacked(b) for b in bodies]
+        sources = _sources(found, group)
+        _check(object_gather_list, len(sources), "object_gather_list")
+        object_gather_list[:] = [_unpacked(bodies[rank]) for rank in sources]
 
 
 def broadcast_object_list(
@@ -101,6 +115,7 @@ def scatter_object_list(
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise ValueError("Expected argument scatter_object_output_list to be a list of size at least 1.")
+    over_shards.refuse(group, "scatter_object_list()")
     root = place(found, 0 if src is None and group_src is None else src, group_src, "src")
     mine = [_NOTHING] * found.size()
     if found.place == root:

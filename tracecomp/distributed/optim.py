@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tracecomp.base.errors import at_user_line
@@ -10,7 +10,7 @@ from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.communication.group import Group
 from tracecomp.distributed.algorithms.model_averaging.averagers import ModelAverager
 from tracecomp.distributed.collectives import broadcast
-from tracecomp.distributed.objects import all_gather_object
+from tracecomp.distributed.objects import of_processes
 from tracecomp.distributed.processes import default_group, get_global_rank
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
@@ -43,28 +43,39 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def _share_out(self) -> None:
         """Assign parameters to processes; create the optimizer of this process."""
-        group = self.process_group
-        load = [0] * group.size()
+        self._load = [0] * self.process_group.size()
         self._owner: dict[Tensor, int] = {}
-        params = [p for g in self.param_groups for p in g["params"]]
+        self._places: list[int] = []  # the groups with parameters of this process
+        self._assign([p for g in self.param_groups for p in g["params"]])
+        for place in range(len(self.param_groups)):
+            self._add_own(place)
+
+    def _assign(self, params: Sequence[Tensor]) -> None:
+        """Assign parameters to the processes with the fewest elements, large ones first. Earlier ones stay."""
         for p in sorted(params, key=lambda p: -p.numel()):
-            self._owner[p] = load.index(min(load))
-            load[self._owner[p]] += p.numel()
-        mine = [{**g, "params": [p for p in g["params"] if self._owner[p] == group.rank()]} for g in self.param_groups]
-        kept = [g for g in mine if g["params"]]
-        self._places = [i for i, g in enumerate(mine) if g["params"]]
-        self.optim = self._class(kept, **self._made) if kept else None
-        if self.optim is not None:
-            for place, own in zip(self._places, self.optim.param_groups, strict=True):
-                self.param_groups[place].update({k: v for k, v in own.items() if k not in ("params", "param_names")})
+            self._owner[p] = self._load.index(min(self._load))
+            self._load[self._owner[p]] += p.numel()
+
+    def _add_own(self, place: int) -> None:
+        """Add this process's parameters of a group to its optimizer, whose options become those of the group."""
+        group = self.param_groups[place]
+        params = [p for p in group["params"] if self._owner[p] == self.process_group.rank()]
+        if not params:
+            return
+        own = {**{k: v for k, v in group.items() if k != "param_names"}, "params": params}
+        if self.optim is None:
+            self.optim = self._class([own], **self._made)
+        else:
+            self.optim.add_param_group(own)
+        self._places.append(place)
+        group.update({k: v for k, v in self.optim.param_groups[-1].items() if k not in ("params", "param_names")})
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters with separate options. RuntimeError once there is state."""
-        if self.optim is not None and self.optim.state:
-            raise RuntimeError(at_user_line("ZeroRedundancyOptimizer.add_param_group(): call it before the first step"))
+        """Add parameters with separate options; the process with the fewest elements so far keeps each one's state."""
         super().add_param_group(param_group)
         if hasattr(self, "_owner"):
-            self._share_out()
+            self._assign(self.param_groups[-1]["params"])
+            self._add_own(len(self.param_groups) - 1)
 
     def step(self, closure: Callable[[], object] | None = None, **options: Any) -> Any:
         """Step this process's parameters, then send them; return the loss of ``closure``."""
@@ -113,8 +124,7 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
 
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Gather the states of all processes, so that ``state_dict`` works at rank ``to``; all call it."""
-        every: list[Any] = [None] * self.process_group.size()
-        all_gather_object(every, self._numbered(), self.process_group)
+        every = of_processes(self.process_group, self._numbered(), "consolidate_state_dict()")
         states = {number: state for part in every for number, state in part.items()}
         self._consolidated = dict(sorted(states.items())) if self.process_group.rank() == to else None
 

@@ -17,6 +17,7 @@ from tracecomp.ir.types import DType
 from tracecomp.nn import functional as F
 from tracecomp.nn import init
 from tracecomp.nn.module import Module
+from tracecomp.nn.parallel.shard_values import Shards
 from tracecomp.nn.parameter import Parameter
 from tracecomp.nn.recurrence import scan, step
 from tracecomp.nn.utils.rnn import PackedSequence
@@ -48,6 +49,11 @@ def _one_step(mode: str, x: Tensor, states: State, weights: list[Any], recurrent
 _lower_step, _full_step = casts(_one_step, LOWER), casts(_one_step, FULL)
 
 
+def _shards(x: object) -> tuple[Shards, ...]:
+    """``x`` if it is shards, for which a whole layer runs shard by shard: its scan takes tensors only."""
+    return (x,) if isinstance(x, Shards) else ()
+
+
 def layer(
     mode: str, x: Tensor, mask: Tensor | None, states: State | None, weights: Sequence[Weights],
     recurrent: Sequence[Weights], names: Sequence[str],
@@ -58,8 +64,9 @@ def layer(
     initial ones, zero by default. ``weights`` (weight, bias) are those of the input, ``recurrent`` (weight, bias,
     projection) those of the state, for each direction. The state does not change where ``mask`` (T, N, 1) is False.
     """
-    if modes.function_modes:  # exporters have an operator for the whole layer
-        found = override(layer, (mode, x, mask, states, weights, recurrent, names), {}, ())
+    shards = _shards(x)
+    if modes.function_modes or shards:  # exporters have an operator for the whole layer
+        found = override(layer, (mode, x, mask, states, weights, recurrent, names), {}, shards)
         if found is not NOT_OVERRIDDEN:
             return found
     run = _full if mode == "GRU" else _lower
@@ -334,7 +341,9 @@ class RNNCellBase(Module):
                     )
             states = tuple(s.unsqueeze(0) if single else s for s in given)
         run = _lower_step if mode.startswith("RNN") else _full_step
-        new = run(mode, x, states, [self.weight_ih, self.bias_ih], [self.weight_hh, self.bias_hh])
+        operands = mode, x, states, [self.weight_ih, self.bias_ih], [self.weight_hh, self.bias_hh]
+        shards = _shards(x)
+        new = override(run, operands, {}, shards) if shards else run(*operands)
         return tuple(s.squeeze(0) for s in new) if single else new
 
 

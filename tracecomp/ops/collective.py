@@ -85,7 +85,8 @@ def _reduced_vjp(
 register(
     Op(
         name="all_reduce", kind="external",
-        doc="operands of all processes combined along one binary tree over `total` leaves, of which each has its share",
+        doc="operands of all processes combined along one binary tree over `total` leaves, of which each has its share "
+            "or the largest nodes over its share",
         infer=_reduced_infer, impl=_reduced, vjp=_reduced_vjp, saves=(), loop=_BESIDE,
         attrs={"op": str, "group": str, "total": int},
         samples=tuple(

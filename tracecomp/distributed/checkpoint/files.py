@@ -19,7 +19,7 @@ from typing import Any
 
 from tracecomp.base.atomic import write_file
 from tracecomp.communication.group import Group
-from tracecomp.distributed.objects import all_gather_object
+from tracecomp.distributed.objects import of_processes
 from tracecomp.distributed.processes import barrier, group_of, is_initialized
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor, own
@@ -111,11 +111,7 @@ def async_save(state_dict: Mapping[str, object], **options: Any) -> Future[None]
 
 
 def _everyone(group: Group | None, value: object) -> list[Any]:
-    if group is None:
-        return [value]
-    found: list[Any] = [None] * group.size()
-    all_gather_object(found, value, group)
-    return found
+    return [value] if group is None else of_processes(group, value, "checkpoint.save()")
 
 
 def _size(value: object) -> int:

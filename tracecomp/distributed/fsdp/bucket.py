@@ -17,6 +17,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from tracecomp.autograd.function import Function
 from tracecomp.base.errors import at_user_line
+from tracecomp.communication.combine import share
 from tracecomp.communication.group import Group
 from tracecomp.distributed.tensor.placement_types import Shard
 from tracecomp.eager.modes import modes, no_grad
@@ -24,6 +25,7 @@ from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional import names as T
 from tracecomp.ir.types import DType
 from tracecomp.nn.module import Module
+from tracecomp.nn.parallel.reducer import sums_of_nodes
 from tracecomp.nn.parameter import Parameter
 from tracecomp.nn.sharding import ShardedParameter, Sharding, sharded_parameter
 from tracecomp.ops.prim import prim
@@ -172,7 +174,8 @@ class Bucket:
             return [None] * len(self.rows)
         leaves = self._with_pending(leaves)
         size, pieces = self.group.size(), []
-        for grads in leaves:
+        reduced = [[None if g is None else g.to(self._reduce_dtype()) for g in row] for row in leaves]
+        for grads in sums_of_nodes(reduced, share(self.total, self.group.rank(), size), self.total):
             pieces += self._pieces(grads, size)
         found = prim.reduce_scatter(*pieces, op="AVG", group=self.group.group_name, size=size, total=self.total)
         sizes = [s.padded for s in self.shardings]
@@ -182,12 +185,15 @@ class Bucket:
             for part, r, is_used in zip(parts, self.rows, _flags(used, leaves), strict=True)
         ]
 
+    def _reduce_dtype(self) -> Any:
+        return self.policy.reduce_dtype or self.policy.param_dtype or self.rows[0].dtype
+
     def _pieces(self, grads: Sequence[Tensor | None], size: int) -> list[Tensor]:
         """Concatenate, for each process, its rows of all gradients, then flags of existing gradients."""
-        dtype = self.policy.reduce_dtype or self.policy.param_dtype or self.rows[0].dtype
+        dtype = self._reduce_dtype()
         parts = []
         for grad, s in zip(grads, self.shardings, strict=True):
-            flat = T.zeros(0, dtype=dtype) if grad is None else grad.reshape(-1).to(dtype)
+            flat = T.zeros(0, dtype=dtype) if grad is None else grad.reshape(-1)
             missing = s.padded * size - flat.numel()
             whole = T.cat([flat, T.zeros(missing, dtype=dtype)]) if missing else flat
             parts.append(whole.reshape(size, s.padded))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.communication import combine
 from tracecomp.communication.group import Group
 from tracecomp.communication.work import Work
 from tracecomp.eager.modes import modes, no_grad
@@ -181,7 +182,8 @@ class Reducer:
 def mean_over(group: Group, leaves: Sequence[Tensor], total: int) -> Callable[[], Tensor]:
     """Start the mean of ``leaves`` over all ``total`` leaves of the group; return the function that waits for it.
 
-    They are summed along the tree over leaves, then divided. During recording it is a node of the graph.
+    ``leaves`` are those of this process, or sums of them (``sums_of_nodes``). They are summed along the tree over
+    leaves, then divided. During recording it is a node of the graph.
     """
     attrs: dict[str, Any] = {"op": "AVG", "group": group.group_name, "total": total}
     if modes.recorder is not None or group.size() == 1:
@@ -191,6 +193,29 @@ def mean_over(group: Group, leaves: Sequence[Tensor], total: int) -> Callable[[]
     arrays, impl = [leaf._data for leaf in leaves], OPS["all_reduce"].impl
     work = Work(group.worker.submit(lambda: impl(*arrays, **attrs)), wrap)
     return lambda: work.result()
+
+
+def sums_of_nodes(
+    leaves: Sequence[Sequence[Tensor | None]], own: combine.Node, total: int
+) -> Sequence[Sequence[Tensor | None]]:  # fmt: skip
+    """Gradients of the leaves ``own``, added up to the largest nodes of the tree over all ``total`` leaves.
+
+    Unlike the sums of ``mean_over``, these are part of a recorded graph: the addition becomes the epilogue of the
+    product that computes a gradient, and a process stores one gradient for each node instead of one for each leaf.
+    """
+    with no_grad():
+        known = combine.of_leaves(leaves, own[0])
+        return [combine.folded(_row_sums, node, known) for node in combine.parts(total, own)]
+
+
+def _row_sums(left: Sequence[Tensor | None], right: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """Elementwise sums. A missing gradient is zero, which may change the sign of the other's zeros."""
+    pairs = zip(left, right, strict=True)
+    return [_sum(b, a) if a is None else _sum(a, b) for a, b in pairs]
+
+
+def _sum(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return None if first is None else first + (T.zeros_like(first) if second is None else second)
 
 
 def _first(value: Any) -> Tensor:

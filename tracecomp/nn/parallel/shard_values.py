@@ -21,7 +21,6 @@ class Context(Protocol):
     """The pass to which shards belong (``ShardPass``)."""
 
     plan: Any
-    states: list[Tensor]
 
     def each(self, func: Callable[..., object], args: tuple[object, ...], named: Mapping[str, object]) -> Any:
         """Run ``func`` for each shard."""
@@ -65,20 +64,15 @@ class Shards:
         self._version = 0
 
     def __tensor_flatten__(self) -> tuple[list[str], Any]:
-        return ["parts", "states", "mean_of_version"], (self.context.plan, self.uniform)
+        return ["parts", "mean_of_version"], (self.context.plan, self.uniform)
 
     @staticmethod
     def __tensor_unflatten__(inner: dict[str, Any], context: Any, size: object, stride: object) -> Shards:
         plan, uniform = context
-        made = Shards(inner["parts"], plan.continued(inner["states"]), uniform)
+        made = Shards(inner["parts"], plan.begun(), uniform)
         if inner["mean_of_version"] is not None:
             made.know(inner["mean_of_version"])
         return made
-
-    @property
-    def states(self) -> Sequence[Tensor]:
-        """The states of the random numbers."""
-        return self.context.states
 
     @property
     def mean_of_version(self) -> Tensor | None:

@@ -26,16 +26,16 @@ from tracecomp.communication.group import Group
 from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.overrides import DisableTorchFunction, TorchFunctionMode
 from tracecomp.eager.rng import default_generator
-from tracecomp.eager.tensor import Tensor, own
+from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
-from tracecomp.nn.parallel.reducer import Bucket, buckets_of, mean_over
+from tracecomp.nn.parallel.reducer import Bucket, buckets_of, mean_over, sums_of_nodes
 from tracecomp.nn.parallel.shard_values import Shards, seen, together
 from tracecomp.ops.prim import prim
 
 _STREAM = 0x2545F4914F6CDD1D
 """Difference of the seeds of neighbouring shards."""
 _DRAWS = 1 << 32
-"""Blocks of random numbers that one pass may draw."""
+"""Blocks of random numbers that one function may draw."""
 
 
 class Buckets:
@@ -71,9 +71,9 @@ class ShardPlan:
         while row := [*itertools.islice(each, len(self.own))]:
             yield together(row, ShardPass(self))
 
-    def continued(self, states: Sequence[Tensor]) -> ShardPass:
-        """Return a pass that continues the random numbers of an earlier pass."""
-        return ShardPass(self, states)
+    def begun(self) -> ShardPass:
+        """Return a new pass."""
+        return ShardPass(self)
 
     def check_same(self, what: str, values: Sequence[Any]) -> None:
         """RuntimeError unless all processes have the same values, which then are those of every shard."""
@@ -105,20 +105,13 @@ class ShardPlan:
 class ShardPass:
     """One pass of the shards of this process: their views of parameters, and their random numbers.
 
-    It belongs to its initial shards and to values computed from them. ``states`` continues the random numbers of
-    another object.
+    It belongs to its initial shards and to values computed from them.
     """
 
-    def __init__(self, plan: ShardPlan, states: Sequence[Tensor] | None = None) -> None:
+    def __init__(self, plan: ShardPlan) -> None:
         self.plan = plan
         self._views: dict[int, list[Tensor]] | None = None
-        if states is not None:
-            self.states = [*states]
-            return
-        with no_grad():
-            base = own(default_generator.state)
-            self.states = [base + T.tensor([_signed(_STREAM * (i + 1)), 0]) for i in plan.own]
-            default_generator.state.copy_(base + T.tensor([0, _DRAWS]))
+        self._numbers: _Numbers | None = None
 
     def view(self, param: Tensor | Shards, i: int) -> Tensor:
         """Return the ``i``-th shard's view of a parameter; other tensors unchanged."""
@@ -155,11 +148,20 @@ class ShardPass:
     def each(self, func: Callable[..., object], args: tuple[object, ...], named: Mapping[str, object]) -> Any:
         """Run ``func`` for each shard, with its views of parameters and its random numbers."""
         found = []
-        with self._with_views():
+        numbers = self._numbers_now()
+        with self._with_views(), numbers:
             for i in self.plan.places:
-                with self.numbers(i):
-                    found.append(func(*seen(args, i, self), **seen(named, i, self)))
+                numbers.begin(i)
+                found.append(func(*seen(args, i, self), **seen(named, i, self)))
         return together(found, self)
+
+    def _numbers_now(self) -> _Numbers:
+        """Return the numbers of the next function: those of the last one if it drew none."""
+        if modes.recorder is not None:  # equal nodes are one node, and a recorded call leaves nothing behind
+            return _Numbers(self.plan.own)
+        if self._numbers is None or not self._numbers.are_current():
+            self._numbers = _Numbers(self.plan.own)
+        return self._numbers
 
     @contextmanager
     def _with_views(self) -> Iterator[None]:
@@ -170,16 +172,6 @@ class ShardPass:
             yield
         finally:
             self._views = before
-
-    @contextmanager
-    def numbers(self, i: int) -> Iterator[None]:
-        """A context with the random numbers of the ``i``-th shard."""
-        before = default_generator.state
-        default_generator.state = self.states[i]
-        try:
-            yield
-        finally:
-            default_generator.state = before
 
     @contextmanager
     def parameters(self) -> Iterator[None]:
@@ -209,6 +201,39 @@ class ShardPass:
         return list(found)
 
 
+class _Numbers:
+    """Random numbers of each shard for one function, at the current state of the default generator.
+
+    A function that draws advances the default generator by a fixed number of blocks, however many numbers the shards of
+    this process draw. So the default generator is equal in all processes, and it is all of the random state: programs
+    save, restore and seed it as in PyTorch, and batches that a resumed program skips draw nothing.
+    """
+
+    def __init__(self, shards: range) -> None:
+        self._base = default_generator.state
+        self._version = self._base._version
+        with no_grad():
+            self._states = [self._base + T.tensor([_signed(_STREAM * (i + 1)), 0]) for i in shards]
+        self._versions = [state._version for state in self._states]
+
+    def are_current(self) -> bool:
+        """Whether the default generator is unchanged, so that these numbers serve another function."""
+        base = default_generator.state
+        return base is self._base and base._version == self._version
+
+    def __enter__(self) -> None:
+        """Nothing to do until the first shard begins."""
+
+    def begin(self, i: int) -> None:
+        """Draw from the numbers of the ``i``-th shard."""
+        default_generator.state = self._states[i]
+
+    def __exit__(self, *error: object) -> None:
+        default_generator.state = self._base
+        if [state._version for state in self._states] != self._versions:
+            default_generator.advance(_DRAWS)
+
+
 def _signed(word: int) -> int:
     word &= (1 << 64) - 1
     return word - (1 << 64) if word >> 63 else word
@@ -227,7 +252,8 @@ class _Spread(Function):
     def backward(ctx: Any, *grads: Any) -> Any:
         bucket, plan, count = ctx.bucket, ctx.plan, len(ctx.bucket.params)
         used = [any(grads[k * count + j] is not None for k in plan.places) for j in range(count)]
-        rows = [bucket.joined(grads[k * count : (k + 1) * count]) for k in plan.places]
+        leaves = [grads[k * count : (k + 1) * count] for k in plan.places]
+        rows = [bucket.joined(row) for row in sums_of_nodes(leaves, (plan.own.start, plan.own.stop), plan.total)]
         flat = mean_over(plan.group, rows, plan.total)()
         return (None, None, *(g if u else None for g, u in zip(bucket.split(flat), used, strict=True)))
 

@@ -1,12 +1,18 @@
-"""``record``, by which programs mark their entry point."""
+"""``record``, by which programs mark their entry point, and the error files that torchrun's agents read."""
 
 from __future__ import annotations
 
+import functools
+import json
+import os
+import time
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, TypeVar, cast
 
-__all__ = ["ChildFailedError", "ProcessFailure", "record"]
+__all__ = ["ChildFailedError", "ErrorHandler", "ProcessFailure", "record"]
 
 
 @dataclass(frozen=True)
@@ -37,9 +43,45 @@ class ChildFailedError(Exception):
         return rank, self.failures[rank]
 
 
+class ErrorHandler:
+    """Write the exception of a process to the file ``TORCHELASTIC_ERROR_FILE`` as JSON, in PyTorch's format.
+
+    Subclasses may override ``initialize`` and ``record_exception``.
+    """
+
+    def initialize(self) -> None:
+        """Prepare, before the entry point runs: nothing by default."""
+
+    def record_exception(self, e: BaseException) -> None:
+        """Write ``e`` with its traceback, if the variable names a file."""
+        file = os.environ.get("TORCHELASTIC_ERROR_FILE")
+        if file:
+            extra = {"py_callstack": traceback.format_exc(), "timestamp": str(int(time.time()))}
+            message = {"message": f"{type(e).__name__}: {e}", "extraInfo": extra}
+            Path(file).write_text(json.dumps({"message": message}))
+
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
-def record(fn: Function, error_handler: object = None) -> Function:
-    """Return ``fn``: exceptions of a process reach the launcher and the other ranks anyway."""
-    return fn
+def record(fn: Function, error_handler: ErrorHandler | None = None) -> Function:
+    """Return ``fn`` with its exceptions also written to the error file of the process (``ErrorHandler``).
+
+    As in PyTorch, a ``SystemExit`` with status 0 ends ``fn`` only, and other ones are not written.
+    """
+    handler = error_handler or ErrorHandler()
+
+    @functools.wraps(fn)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        handler.initialize()
+        try:
+            return fn(*args, **kwargs)
+        except SystemExit as ending:
+            if ending.code == 0:
+                return None
+            raise
+        except Exception as error:
+            handler.record_exception(error)
+            raise
+
+    return cast("Function", run)
