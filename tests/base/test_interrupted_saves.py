@@ -51,13 +51,13 @@ SAVERS: dict[str, Save] = {
 
 
 def content(path: Path) -> bytes:
-    """The file; AssertionError if there is another one beside it."""
+    """Return the content of the file; AssertionError if its folder has other files."""
     assert os.listdir(path.parent) == [path.name]
     return path.read_bytes()
 
 
 def new_content(save: Save, path: Path) -> bytes:
-    """What ``save`` writes; what it imports is imported."""
+    """Return the file that ``save`` writes, and import its modules."""
     save(path)
     return content(path)
 
@@ -102,7 +102,7 @@ def supports_unnamed(folder: Path) -> bool:
 @pytest.mark.parametrize("exists", [True, False])
 @pytest.mark.parametrize("name", ["save", "program"])
 def test_killed_at_any_moment(name: str, exists: bool, tmp_path: Path) -> None:
-    """Only a whole file that replaces another one has a temporary name, between two system calls."""
+    """Only a whole file that replaces an old one has a temporary name, between two system calls."""
     path = tmp_path / "file"
     new = new_content(SAVERS[name], path)
     write = writing(SAVERS[name], path)

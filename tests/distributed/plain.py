@@ -1,6 +1,6 @@
 """A program written for PyTorch, which knows no shards: ``python plain.py FOLDER STEPS [HOW...]``.
 
-HOW names the wrapper of the model (``fsdp`` or ``fully_shard``, else DistributedDataParallel) and what is compiled
+HOW names the wrapper of the model (``fsdp`` or ``fully_shard``, else DistributedDataParallel) and the compiled part
 (``step``, or the ``module`` as PyTorch's programs do). Rank 0 writes digests of losses, weights, buffers and optimizer
 state to ``FOLDER/digests.txt``. They are the same for any HOW.
 """

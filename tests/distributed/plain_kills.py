@@ -2,8 +2,8 @@
 
 The launcher runs ``plain_resumed.py`` with ``--shards 8`` in 1 to 4 processes. ``kill -9`` from outside ends a random
 one of them a random moment after a random step. The launcher must end with its status and name its rank; then another
-number of processes goes on from the last checkpoint. After ``KILLS`` kills a run goes on to its end, which must have
-the bits of a run that nobody disturbed. Runs save by ``torch.save`` and by ``distributed.checkpoint``, in turn. The
+number of processes continues from the last checkpoint. After ``KILLS`` kills a run continues to its end, which must
+have the bits of an undisturbed run. Runs save by ``torch.save`` and by ``distributed.checkpoint``, in turn. The
 status is 1 when one is not so.
 """
 
@@ -35,7 +35,7 @@ def started(folder: Path, size: int, way: str) -> subprocess.Popen[str]:
 
 
 def finished(folder: Path, size: int, way: str) -> str:
-    """The digest of a run that goes on to its end."""
+    """Return the digest of a run that continues to its end."""
     process = started(folder, size, way)
     text = process.communicate(timeout=600)[0]
     assert process.returncode == 0, text
@@ -43,7 +43,7 @@ def finished(folder: Path, size: int, way: str) -> str:
 
 
 def killed(folder: Path, size: int, way: str, rank: int, step: int, delay: float) -> str:
-    """Kill one process ``delay`` seconds after a step of this run; return what was wrong, if anything."""
+    """Kill one process ``delay`` seconds after a step of this run; return the failure, if any."""
     process = started(folder, size, way)
     assert process.stdout is not None
     seen, text = 0, ""
@@ -76,7 +76,7 @@ def _process(launcher: int, rank: int) -> int | None:
 
 
 def interrupted(folder: Path, way: str, kills: int, choose: random.Random) -> tuple[str, list[str]]:
-    """Kill a run ``kills`` times, then let it end: its digest, and what was wrong with each kill."""
+    """Kill a run ``kills`` times, then let it end: return its digest, and the failure of each kill."""
     told: list[str] = []
     size = choose.randint(1, 4)
     while len(told) < kills:

@@ -20,7 +20,7 @@ from tracecomp.nn.parallel import DistributedDataParallel
 from tracecomp.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 HOWS = ((), ("step",), ("module",), ("fsdp",), ("fully_shard",), ("fully_shard", "step"), ("fsdp", "module"))
-"""Wrappers of the model, and what is compiled: of tests/distributed/plain.py."""
+"""Wrappers of the model, and compiled parts: arguments of tests/distributed/plain.py."""
 SCRIPT = str(Path(__file__).with_name("plain.py"))
 
 

@@ -135,7 +135,7 @@ def test_attributes_of_a_view_do_not_make_another_tensor_a_view() -> None:
 
 
 class Described:
-    """A base class with a ``__dict__`` of its own."""
+    """A base class with a separate ``__dict__``."""
 
     def describe(self, text: str) -> Any:
         self.text = text

@@ -1,4 +1,4 @@
-"""What tutorials show with trainers like Keras, audio, augmentation, monitors and job launchers."""
+"""Examples of tutorials: trainers like Keras, audio, augmentation, monitors and job launchers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.ecosystem.kit import Kit
 
 
 def keras_like_trainers_fit(kit: Kit) -> None:
-    """torch4keras: compile and fit, with a metric and callbacks of one's own."""
+    """torch4keras: compile and fit, with a custom metric and callbacks."""
     from torch4keras.callbacks import Callback
     from torch4keras.model import BaseModel
 

@@ -70,7 +70,7 @@ class _Compared:
 
 
 def alarms_of(script: Script, changed: bool = True) -> list[str]:
-    """What ``compare`` says against the functions that a script compiles; modules in modules are not compared."""
+    """Return the reports of ``compare`` on the functions that a script compiles; nested modules are not compared."""
     said: list[str] = []
 
     def compile(fn: Any = None, **options: Any) -> Any:

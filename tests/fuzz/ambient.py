@@ -36,7 +36,7 @@ HALVES = ("bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Call:
-    """The arguments of a call, and what is around it."""
+    """The arguments of a call, and its surroundings."""
 
     dtype: str
     size: tuple[int, int]
@@ -148,7 +148,7 @@ class World:
         if c.around == "vmap":
             return func.vmap(first, randomness="same")(x)
         if c.around == "jvp":
-            return func.jvp(first, (x,), (y * 1,))  # PyTorch writes to the tangent of what is written
+            return func.jvp(first, (x,), (y * 1,))  # PyTorch writes to the tangent of the target
         if c.around == "vmap of grad":
             return func.vmap(func.grad(lambda v: first(v).sum()), randomness="same")(x)
         if c.around == "backward":
@@ -187,7 +187,7 @@ def shown(v: Any) -> Any:
 
 
 def unequal(a: Any, b: Any, exact: bool) -> str | None:
-    """Where two forms of ``shown`` differ."""
+    """Return where two forms of ``shown`` differ."""
     if isinstance(a, tuple) and isinstance(b, tuple):
         if a[:2] != b[:2] or (exact and a[2] != b[2]):
             return f"{a[:3]} instead of {b[:3]}"
@@ -240,7 +240,7 @@ def check(p: Program, ways: tuple[str, ...] = ("torch", "compiled")) -> str | No
                     seen = theirs.call(c)
                 except RuntimeError:  # a tensor left a function of ``torch.func``
                     return None
-                # PyTorch has other operators for a dtype, and rules of its own for inference tensors in transforms.
+                # PyTorch has other operators for a dtype, and special rules for inference tensors in transforms.
                 if isinstance(seen[0], str) or isinstance(wanted[n][0], str) or "inference" in c.ambient:
                     return None
                 found = unequal(wanted[n][:-1], seen[:-1], exact=False)
@@ -262,7 +262,7 @@ def smaller(p: Program) -> list[Program]:
 
 
 def difference(seed: int, ways: tuple[str, ...] = ("torch", "compiled")) -> str | None:
-    """What the program of a seed does otherwise, made as small as is found."""
+    """Return the difference that the program of a seed shows, reduced; None if there is none."""
     p = generate(seed)
     found = check(p, ways)
     if found is None:

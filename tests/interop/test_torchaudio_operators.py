@@ -1,4 +1,4 @@
-"""torchaudio's compiled operators, beside loops over single samples."""
+"""torchaudio's compiled operators, compared with loops over single samples."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Small programs that read or change Python's state between calls give and do the same compiled as eagerly.
 
-The programs are in ``corpus/*.txt``, one file for each family. A program has a function ``f(x)``, and may have
-``change(n)``, which runs between calls, ``look()``, which returns state to compare, ``view(results)``, which selects
-what is compared of results that differ by nature, and ``undo()``. A title that ends in ``| one graph`` says that the
+The programs are in ``corpus/*.txt``, one file for each family. A program has a function ``f(x)``. It may also have ``change(n)``, which
+runs between calls, ``look()``, which returns state to compare, and ``undo()``. ``view(results)`` selects the comparable
+part of results that differ by nature. A title that ends in ``| one graph`` says that the
 program must have no graph break.
 """
 
@@ -28,7 +28,7 @@ from tests.record.corpus.reasons import OPEN
 
 CORPUS = Path(__file__).parent / "corpus"
 STEPS = (0, 0, 1, 0, 2, 0)
-"""What ``change`` is called with before each call; 0: it is not called."""
+"""Arguments of ``change`` before each call; 0: it is not called."""
 
 
 class Program(NamedTuple):
@@ -45,7 +45,7 @@ class Program(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What calls gave, printed and warned, and the state after each."""
+    """Results, output and warnings of calls, and the state after each."""
 
     results: list[Any]
     effects: list[Any]
@@ -162,7 +162,7 @@ def isolated() -> Iterator[None]:
 
 
 def difference(program: Program, folder: Path) -> tuple[str | None, Any]:
-    """Where the compiled calls of a program differ from the eager ones, and the compiled function."""
+    """Return where compiled calls of a program differ from eager ones, and the compiled function."""
     with isolated():
         eager = run(program, folder, False)
     with isolated():

@@ -24,7 +24,7 @@ def rows() -> list[list[str]]:
 
 
 def known() -> dict[str, set[str]]:
-    """What a row may name, by the word before it."""
+    """Return the names that a row may use, by the word before them."""
     written = {f"{path.stem}.{name}" for path in FILES for name in re.findall(r"^def (\w+)", path.read_text(), re.M)}
     return {"programs": written, "libraries": {p.__name__ for programs in PROGRAMS.values() for p in programs}}
 

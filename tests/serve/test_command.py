@@ -1,4 +1,4 @@
-"""The command line: what it says when it cannot serve."""
+"""The command line: its errors when it cannot serve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the documents say about memory, kernels, extensions and TorchScript."""
+"""Examples of the documents about memory, kernels, extensions and TorchScript."""
 
 import io
 from pathlib import Path
