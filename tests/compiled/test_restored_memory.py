@@ -1,4 +1,4 @@
-"""Memory shared with numpy that one call writes and restores: tensors see what was in it when they were read."""
+"""Memory shared with numpy that one call writes and restores: a tensor has the elements at the time of its read."""
 
 from __future__ import annotations
 

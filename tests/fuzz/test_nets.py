@@ -39,7 +39,7 @@ def test_programs_of_python_that_once_differed(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", [26113078, 5529224])
 def test_programs_in_a_changing_environment_that_once_differed(seed: int) -> None:
-    """A second size of uint16; a gradient in ``inference_mode`` that was no inference tensor."""
+    """A second size of uint16; a gradient in ``inference_mode``, which has to be an inference tensor."""
     assert ambient.difference(seed, ("compiled",)) is None
 
 

@@ -1,9 +1,9 @@
 """Small programs that read or change Python's state between calls give and do the same compiled as eagerly.
 
-The programs are in ``corpus/*.txt``, one file for each family. A program has a function ``f(x)``. It may also have ``change(n)``, which
-runs between calls, ``look()``, which returns state to compare, and ``undo()``. ``view(results)`` selects the comparable
-part of results that differ by nature. A title that ends in ``| one graph`` says that the
-program must have no graph break.
+The programs are in ``corpus/*.txt``, one file for each family. A program has a function ``f(x)``. It may also have
+``change(n)``, which runs between calls, ``look()``, which returns state to compare, and ``undo()``. ``view(results)``
+selects the comparable part of results that differ by nature. A title that ends in ``| one graph`` says that the program
+must have no graph break.
 """
 
 from __future__ import annotations

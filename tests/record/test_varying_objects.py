@@ -37,7 +37,7 @@ class Cache:
 
 
 KEPT: dict[str, Any] = {"cache": Cache(), "seen": {}}
-"""What programs find outside of their arguments."""
+"""Objects that programs find outside of their arguments."""
 
 
 def grows(x: Any, cache: Any) -> Any:

@@ -92,7 +92,7 @@ def _create_named(temporary: str, mode: int) -> BinaryIO:
 def _give_name(file: BinaryIO, temporary: str, real: str, is_new: bool) -> bool:
     """Name a file that was created without a name; return whether it has the name ``real``.
 
-    A name is given only if no file has it, so a file that replaces another one gets the name ``temporary`` first.
+    A name is given only if no file has it. A file that replaces a file therefore gets the name ``temporary`` first.
     """
     # Python follows the link of the descriptor only if a folder is given, which absolute names do not use.
     link = partial(os.link, f"{_DESCRIPTORS}/{file.fileno()}", src_dir_fd=file.fileno())

@@ -111,7 +111,7 @@ class _Uninterrupted:
     def allow_in_loops(self, allowed: bool) -> None:
         """Set whether loops of programs may handle signals; they change no state before their end.
 
-        Only in the outermost block: those around it have changes of their own.
+        Only in the outermost block: an inner one may be in the middle of a change.
         """
         if threading.get_ident() == threading.main_thread().ident:
             self._in_loops = allowed and self._depth == 1

@@ -17,5 +17,5 @@ def zip_archive(file: BinaryIO, compression: int = zipfile.ZIP_STORED) -> Iterat
         yield archive
         archive.close()
     except BaseException:
-        archive.fp = io.BytesIO()  # what else is written when the archive and its open parts are closed
+        archive.fp = io.BytesIO()  # takes the rest, which closing the archive and its open parts writes
         raise

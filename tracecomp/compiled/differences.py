@@ -78,8 +78,8 @@ def difference(have: Array, want: Array, moved: Array | None = None) -> Differen
 def differ_often(have: Array, want: Array) -> bool:
     """Whether more bits of a float16 or bfloat16 result differ than rounding of float32 explains.
 
-    Both compute in float32 and round the result. A difference there crosses a point between two results rarely, but a
-    wrong rounding changes a half of the results by a unit in the last place, which no tolerance shows.
+    Both compute in float32 and round the result. A difference there rarely changes the rounded result. A wrong rounding
+    changes half of the results by a unit in the last place, which no tolerance shows.
     """
     if want.dtype.name not in ("float16", "bfloat16") or have.shape != want.shape or have.dtype != want.dtype:
         return False

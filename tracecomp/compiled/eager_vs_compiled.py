@@ -178,8 +178,10 @@ def _short(value: object) -> str:
 
 
 def repeated(fn: Callable[..., Any], call: Call) -> Mismatch | None:
-    """A place at which two eager calls from the same state differ: they read what is no state of Python objects, such
-    as a file or an iterator. The state is restored."""
+    """A place at which two eager calls from the same state differ: they read a file, an iterator, or similar state.
+
+    The state of Python objects is restored.
+    """
     lockstep = Lockstep(fn, fn)
     before, roots = lockstep.state(call), lockstep.roots(call)
     first = outcome(fn, call, roots)

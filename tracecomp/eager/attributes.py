@@ -95,7 +95,7 @@ def replace_attributes(t: TensorBase, value: object) -> None:
 def show_own_attributes(root: type, cls: type) -> None:
     """Give a subclass of Tensor (``root``) Tensor's ``__dict__``, also after a base class of Python's.
 
-    Such a base comes before Tensor and has a ``__dict__`` of its own, which shows all attributes. A class refuses the
+    Such a base comes before Tensor and has a separate ``__dict__``, which shows all attributes. A class refuses the
     assignment of ``__dict__``, so the entry goes into the namespace behind the proxy ``vars(cls)``.
     """
     first = next(c for c in cls.__mro__ if "__dict__" in vars(c))

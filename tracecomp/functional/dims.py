@@ -106,7 +106,7 @@ def as_shape(args: Any) -> Shape:
         args = (args,)
     if len(args) == 1 and hasattr(args[0], "__iter__") and getattr(args[0], "ndim", 1) != 0:
         args = tuple(args[0])
-    if args and isinstance(args[0], bool):  # PyTorch looks at the first element only
+    if args and isinstance(args[0], bool):  # PyTorch checks only the first element
         raise TypeError("argument 'size' must be tuple of ints, but found element of type bool at pos 0")
     try:
         return tuple(as_index(n) for n in args)

@@ -169,7 +169,7 @@ class ObservingRecorder(Recorder):
     def _check_node(self, value: Value, op: Op, operands: tuple[Any, ...], attrs: Attrs) -> None:
         """Whether the recorded node has the operands and attributes of the operator that ran.
 
-        Where they seem to differ, numpy computes both, so their bits must be equal.
+        If they seem to differ, numpy computes both, and their bits must be equal.
         """
         node = value.node
         if node is None:

@@ -65,13 +65,13 @@ from tracecomp.record.guards.reads import (
     inherited,
 )
 from tracecomp.record.guards.snapshots import MISSING, plain_value, short
+from tracecomp.record.guards.varying_objects import use_identity
 from tracecomp.record.guards.visibility import has_attributes, held_by, is_container, is_hidden, keeps_state
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.object_changes import ObjectChanges
-from tracecomp.record.pytree import added_to, is_changeable, is_record, note_attribute, opened, parts_of
+from tracecomp.record.pytree import added_to, is_changeable, is_record, is_varying, note_attribute, opened, parts_of
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.same_values import PLAIN, is_plain, is_value
-from tracecomp.record.varying_objects import is_varying, use_identity
 
 T = TypeVar("T")
 _PACKAGE = __name__.partition(".")[0]

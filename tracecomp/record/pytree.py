@@ -10,13 +10,12 @@ from typing import Any, TypeAlias
 
 from tracecomp.eager.size import Size
 from tracecomp.record.same_values import Keys
-from tracecomp.record.varying_objects import is_varying, on_varying
 
 LEAF = "*"
 _SEQUENCES = (tuple, list, Size)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
-on_varying(_leaf_kinds.clear)
+_varying: set[type] = set()  # classes of objects that differ between calls although they are alike
 
 
 Leaves: TypeAlias = Sequence[object]
@@ -54,6 +53,22 @@ def note_attribute(kind: type, name: str) -> bool:
     new = name not in names
     names[name] = None
     return new
+
+
+def is_varying(kind: type) -> bool:
+    """Whether objects of this class are taken apart by their attributes."""
+    return kind in _varying
+
+
+def take_apart(kind: type) -> None:
+    """From now on, take objects of this class apart."""
+    _varying.add(kind)
+    _leaf_kinds.discard(kind)
+
+
+def keep_whole(kind: type) -> None:
+    """From now on, objects of this class are leaves."""
+    _varying.discard(kind)
 
 
 def is_record(value: object) -> bool:

@@ -22,7 +22,7 @@ class Box:
 
 
 OUTSIDE: dict[str, Any] = {}
-"""Globals of the programs below, by kind; made anew for each test."""
+"""Globals of the programs below, by kind; reset for each test."""
 
 
 def _grow(value: Any) -> None:

@@ -320,7 +320,7 @@ class finfo:
 
 
 class _Limits(NamedTuple):
-    """What numpy knows of its own types; ``precision`` is the number of decimal digits."""
+    """Limits as in numpy's ``finfo``; ``precision`` is the number of decimal digits."""
 
     eps: float
     max: float

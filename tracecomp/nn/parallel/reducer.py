@@ -201,7 +201,7 @@ def sums_of_nodes(
     """Gradients of the leaves ``own``, added up to the largest nodes of the tree over all ``total`` leaves.
 
     Unlike the sums of ``mean_over``, these are part of a recorded graph: the addition becomes the epilogue of the
-    product that computes a gradient, and a process stores one gradient for each node instead of one for each leaf.
+    product that computes a gradient. A process stores one gradient for each node instead of one for each leaf.
     """
     with no_grad():
         known = combine.of_leaves(leaves, own[0])

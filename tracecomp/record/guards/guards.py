@@ -43,12 +43,12 @@ from tracecomp.record.guards.state_guards import (
     SlotsApart,
     _optimizer_hooks,
 )
+from tracecomp.record.guards.varying_objects import note_difference
 from tracecomp.record.pytree import Leaves, with_leaves
 from tracecomp.record.size_range import Conditions
 from tracecomp.record.symbolic.sizes import Holder, SizeSource
 from tracecomp.record.symbolic.sym_scalar import followed
 from tracecomp.record.traced_value import GradSlot
-from tracecomp.record.varying_objects import note_difference
 
 
 class Guards:

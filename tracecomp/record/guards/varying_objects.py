@@ -1,36 +1,24 @@
 """Classes whose objects differ between calls although they are alike, as a new cache for each request.
 
-An object among the arguments is guarded by identity at first. If a call brings another one of the class, objects of the
-class are taken apart from then on: every attribute is guarded, and its tensors are arguments.
+An object among the arguments is guarded by identity at first. If a later call has a different object of the class,
+objects of the class are taken apart from then on: every attribute is guarded, and its tensors are arguments.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable
 from types import MemberDescriptorType
 from typing import Any
 
 from tracecomp.record.guards.ownership import of_package
+from tracecomp.record.pytree import keep_whole, take_apart
 from tracecomp.record.same_values import PLAIN
 
-_varying: set[type] = set()
 _by_identity: set[type] = set()
 """Classes of objects whose identity programs use."""
-_listeners: list[Callable[[], None]] = []
 _HEAP_TYPE = 1 << 9
 """Flag of classes that Python code has made (``Py_TPFLAGS_HEAPTYPE``)."""
-
-
-def is_varying(kind: type) -> bool:
-    """Whether objects of this class are taken apart."""
-    return kind in _varying
-
-
-def on_varying(listener: Callable[[], None]) -> None:
-    """Call ``listener`` whenever the classes change."""
-    _listeners.append(listener)
 
 
 def note_difference(before: object, now: object) -> None:
@@ -48,18 +36,14 @@ def note_difference(before: object, now: object) -> None:
             stack += [(x, b[key]) for key, x in a.items() if key in b]
         elif _is_plain_class(type(a)):
             if not dataclasses.is_dataclass(a):  # these are taken apart in any case
-                _varying.add(type(a))
+                take_apart(type(a))
             stack += [(x, vars(b)[name]) for name, x in vars(a).items() if name in vars(b)]
-    for listener in _listeners:
-        listener()
 
 
 def use_identity(kind: type) -> None:
     """The program uses the identity of an object of this class: guard it by that for ever."""
     _by_identity.add(kind)
-    _varying.discard(kind)
-    for listener in _listeners:
-        listener()
+    keep_whole(kind)
 
 
 def _is_plain_class(kind: type) -> bool:
