@@ -104,14 +104,13 @@ class Finish:
         repeated = [Repeated(e.apply, e.owner, shape, list(map(self._result, kept))) for e, shape, kept in effects]
         rebound = self._rebound()
         updates = self._updates()
-        updated = {b for b, _ in updates}
         grads = self._grads()
         predicates = self._predicates()
         # The graph is differentiated when all its own outputs are in it, and before it is cut.
         split_at = self.derivation.derive(roots) if roots else None
         kept_tensors = [*tensors, *[n.tensor for n in self.recorder.numbers], *gradients]
         self.sources.update(self._size_sources())
-        split = None if split_at is None else self.derivation.split(*split_at, updated, edges(roots))
+        split = None if split_at is None else self.derivation.split(*split_at, {b for b, _ in updates}, edges(roots))
         mapping: dict[Value, Value] = {}
         # From here on nothing may be added: the graph is rebuilt without dead nodes, and ``mapping`` leads to it.
         graph, inputs = self._graph(mapping)

@@ -73,7 +73,12 @@ def keep_whole(kind: type) -> None:
 
 def is_record(value: object) -> bool:
     """Whether ``flatten`` takes ``value`` apart by its attributes: dataclasses, and objects that differ per call."""
-    return is_varying(type(value)) or (dataclasses.is_dataclass(value) and not isinstance(value, type))
+    return is_varying(type(value)) or _is_dataclass(type(value))
+
+
+def _is_dataclass(kind: type) -> bool:
+    """Whether objects of this class are dataclasses, without code of its metaclass."""
+    return any("__dataclass_fields__" in vars(k) for k in kind.__mro__)
 
 
 def parts_of(value: object) -> tuple[str, ...]:
@@ -86,7 +91,7 @@ def parts_of(value: object) -> tuple[str, ...]:
 def added_to(value: Any) -> tuple[str, ...]:
     """The names of the attributes of a named tuple or dataclass in addition to its parts."""
     kind = type(value)
-    if not (dataclasses.is_dataclass(kind) or (isinstance(value, tuple) and hasattr(kind, "_fields"))):
+    if not (_is_dataclass(kind) or (isinstance(value, tuple) and hasattr(kind, "_fields"))):
         return ()
     parts = parts_of(value)
     return tuple(name for name in getattr(value, "__dict__", ()) if name not in parts)
