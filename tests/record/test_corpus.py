@@ -13,6 +13,7 @@ import io
 import linecache
 import re
 import sys
+import tempfile
 import types
 import warnings
 from collections import deque
@@ -141,8 +142,8 @@ def described(value: Any, depth: int = 6) -> Any:
 
 def _text(value: object) -> str:
     """The text of a value without addresses, names of temporary files and of the module."""
-    text = repr(value)
-    return "" if "0x" in text or "id='" in text else re.sub(r"/tmp/\w+|_compiled|_eager", "", text)
+    text = re.sub(rf"{re.escape(tempfile.gettempdir())}/\w+|_compiled|_eager", "", repr(value))
+    return "" if "0x" in text or "id='" in text else text
 
 
 def breaks(compiled: Any) -> bool:
