@@ -73,6 +73,9 @@ class Batcher:
         self._numbers = count()
         self._arrived = asyncio.Event()
         self._ready = asyncio.Event()
+        self._open = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -85,6 +88,10 @@ class Batcher:
             self._task.cancel()
             await asyncio.wait([self._task])
         self.refuse(_STOPPING)
+
+    async def drain(self) -> None:
+        """Wait until every request that has arrived is answered."""
+        await self._idle.wait()
 
     def resume(self, max_rows: int) -> None:
         """The model is ready."""
@@ -120,6 +127,8 @@ class Batcher:
             priority or LOWEST_PRIORITY, next(self._numbers), inputs, wanted, now + timeout if timeout else None, now,
             loop.create_future(), nbytes,
         )  # fmt: skip
+        self._open += 1
+        self._idle.clear()
         self._push(item)
         alarm = loop.call_at(item.deadline, item.fail, _late()) if item.deadline is not None else None
         try:
@@ -129,6 +138,9 @@ class Batcher:
                 alarm.cancel()
             if item.queued:
                 self._leave(item)
+            self._open -= 1
+            if not self._open:
+                self._idle.set()
 
     # ---- the queue
 

@@ -43,9 +43,10 @@ class TorchServeRoutes:
 
     async def predict(self, request: Request) -> Response:
         """The model's outputs for one request."""
-        path = request.path_params
-        model = self._engine.find(path["name"], path.get("version", ""))
+        named = request.path_params["name"], request.path_params.get("version", "")
+        self._engine.find(*named)  # an unknown model's body is not read
         body = await read_body(request, self._limit)
+        model = self._engine.find(*named)  # the version may have been replaced meanwhile
         tensors, single = _inputs(model.signature, _parsed(body))
         outputs = await while_connected(request, model.infer(Inference(tensors)))
         told = {t.name: _nested(t, single) for t in outputs}
