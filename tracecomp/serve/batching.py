@@ -14,7 +14,7 @@ from itertools import count
 
 from tracecomp.serve.errors import DeadlineExceeded, ServeError, Unavailable
 from tracecomp.serve.frames import Parts
-from tracecomp.serve.process import WorkerDied
+from tracecomp.serve.process import WorkerDied, WorkerHung
 from tracecomp.serve.tensors import TensorData
 
 Run = Callable[[Parts, Sequence[str]], Awaitable[list[TensorData]]]
@@ -234,6 +234,12 @@ class Batcher:
             raise
         except WorkerDied:
             self._again(batch)
+        except WorkerHung as error:
+            self.pause()
+            if len(batch) == 1:
+                batch[0].fail(DeadlineExceeded(str(error)))
+            else:
+                self._again(batch)
         except ServeError as error:
             if len(batch) == 1:
                 batch[0].fail(error)
@@ -248,7 +254,7 @@ class Batcher:
                 self._computed(sum(item.rows for item in batch), waited, loop.time() - start)
 
     def _again(self, batch: Sequence[Waiting]) -> None:
-        """The process died: each request is sent once more, alone, because one of them may be the cause."""
+        """The process has ended: each request is sent once more, alone, because one of them may be the cause."""
         self.pause()
         for item in batch:
             if item.retried:

@@ -27,6 +27,10 @@ class WorkerDied(Exception):
     """The worker process ended while it computed. The request may be sent again."""
 
 
+class WorkerHung(Exception):
+    """The worker process exceeded the model's limit of time, and was killed."""
+
+
 class WorkerProcess:
     """One model version's process. While the model is not ready, ``signature`` is None and ``failure`` is the reason.
 
@@ -42,6 +46,7 @@ class WorkerProcess:
         self.pid: int | None = None
         self._path, self._settings, self._changed, self._started = path, settings, changed, started
         self._channel: frames.ServerChannel | None = None
+        self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -56,7 +61,8 @@ class WorkerProcess:
                 await self._keeper
 
     async def run(self, parts: frames.Parts, wanted: Sequence[str]) -> list[TensorData]:
-        """The outputs for a batch. WorkerDied if the process ends meanwhile; ServeError for a failed run.
+        """The outputs for a batch. WorkerDied if the process ends meanwhile; WorkerHung if it takes more than the
+        model's ``max_seconds``; ServeError for a failed run.
 
         Only one call at a time is allowed. A cancelled call would leave its answer to the next one, so callers shield
         it.
@@ -65,9 +71,14 @@ class WorkerProcess:
         if channel is None:
             raise WorkerDied
         try:
-            await channel.send({"wanted": [*wanted]}, parts)
-            header, body = await channel.receive()
+            async with asyncio.timeout(self._settings.max_seconds):
+                await channel.send({"wanted": [*wanted]}, parts)
+                header, body = await channel.receive()
             outputs = [] if "error" in header else frames.unpack(header, body)
+        except TimeoutError:
+            channel.close()
+            self._kill()  # it does not read the connection while it computes
+            raise WorkerHung(f"the model exceeded its limit of {self._settings.max_seconds:g} s") from None
         except OSError:
             raise WorkerDied from None
         except Exception:  # a message that cannot be read ends the process
@@ -118,8 +129,13 @@ class WorkerProcess:
                 pass_fds=[there.fileno()], env=_environment(),
             )  # fmt: skip
         self._started()
-        self.pid = process.pid
+        self._process, self.pid = process, process.pid
         return process, frames.ServerChannel(here)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
 
     def _give_up(self, reason: str) -> None:
         self.is_given_up = True
