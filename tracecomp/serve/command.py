@@ -22,6 +22,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--management-port", type=int, metavar="PORT", help="open a port on 127.0.0.1 to load and unload models"
     )
+    parser.add_argument("--allow-code", action="store_true", help="run the Python code of .mar archives")
     parser.add_argument(
         "--max-body-mb", type=float, default=64, metavar="MB", help="largest request (default: %(default)s)"
     )
@@ -38,5 +39,6 @@ def run_serve(options: argparse.Namespace) -> int:
     told = server.Options(
         options.models, options.host, options.port, None if options.no_grpc else options.grpc_port,
         int(options.max_body_mb * 2**20), options.log_requests, options.management_port,
+        options.allow_code,
     )  # fmt: skip
     return int(server.run(told))

@@ -43,7 +43,7 @@ class ModelVersion:
         self.entry = entry
         self.name, self.version = entry.name, entry.version
         self._metrics = ModelMetrics(metrics, entry.name, entry.version)
-        self.process = WorkerProcess(entry.path, entry.settings, self._changed, self._metrics.started)
+        self.process = WorkerProcess(entry, self._changed, self._metrics.started)
         settings = entry.settings
         self.batcher = Batcher(
             self.process.run, settings.max_delay_ms / 1000, settings.max_queue, self._metrics.computed
@@ -122,9 +122,9 @@ class Engine:
         self._managing = asyncio.Lock()
 
     @classmethod
-    def of_folder(cls, folder: Path) -> Engine:
+    def of_folder(cls, folder: Path, allow_code: bool = False) -> Engine:
         """The models of a folder. TracecompError describes a folder that cannot be read."""
-        return cls(entries(folder))
+        return cls(entries(folder, allow_code))
 
     async def start(self) -> None:
         """Start a process for each model, without waiting for them."""

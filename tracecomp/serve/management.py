@@ -31,8 +31,8 @@ _REGISTER = {"url": None, "model_name": None, "initial_workers": ("1",), "synchr
 class Management:
     """Handlers for the models of an engine, whose files are in ``folder``."""
 
-    def __init__(self, engine: Engine, folder: Path, token: str) -> None:
-        self._engine, self._folder, self._token = engine, folder, token
+    def __init__(self, engine: Engine, folder: Path, token: str, allow_code: bool) -> None:
+        self._engine, self._folder, self._token, self._allow_code = engine, folder, token, allow_code
 
     def application(self) -> Starlette:
         """The ASGI application of the management port."""
@@ -155,7 +155,7 @@ class Management:
 
     def _files(self) -> Sequence[Entry]:
         try:
-            return entries(self._folder)
+            return entries(self._folder, self._allow_code)
         except TracecompError as error:
             raise InvalidRequest(str(error)) from None
 

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tracecomp.serve import frames
 from tracecomp.serve.errors import KINDS, ServeError, Unavailable
-from tracecomp.serve.settings import Settings
+from tracecomp.serve.repository import Entry
 from tracecomp.serve.signature import Signature
 from tracecomp.serve.tensors import TensorData
 
@@ -37,14 +38,12 @@ class WorkerProcess:
     ``changed`` is called when they change, and ``started`` at each start. If ``is_given_up``, no process will start.
     """
 
-    def __init__(
-        self, path: Path, settings: Settings, changed: Callable[[], None], started: Callable[[], None]
-    ) -> None:
+    def __init__(self, entry: Entry, changed: Callable[[], None], started: Callable[[], None]) -> None:
         self.signature: Signature | None = None
         self.failure = "the model is loading"
         self.is_given_up = False
         self.pid: int | None = None
-        self._path, self._settings, self._changed, self._started = path, settings, changed, started
+        self._entry, self._settings, self._changed, self._started = entry, entry.settings, changed, started
         self._channel: frames.ServerChannel | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
@@ -101,9 +100,14 @@ class WorkerProcess:
 
     async def _one_life(self) -> tuple[bool, bool]:
         """Run one process until it ends; whether it was ready, and whether the next one would fail in the same way."""
+        with TemporaryDirectory(prefix="tracecomp-serve-") as folder:  # a killed worker cannot remove its files
+            return await self._one_life_in(folder)
+
+    async def _one_life_in(self, folder: str) -> tuple[bool, bool]:
         process, channel = await self._spawn()
         try:
-            await channel.send({"path": str(self._path), "settings": self._settings.to_json()})
+            told = {"path": str(self._entry.path), "settings": self._settings.to_json(), "folder": folder}
+            await channel.send({**told, "allow_code": self._entry.allow_code})
             header, _ = await channel.receive()
             if "error" in header:
                 self.failure = header["error"][1]

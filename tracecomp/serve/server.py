@@ -40,12 +40,13 @@ class Options:
     max_body_bytes: int
     log_requests: bool
     management_port: int | None = None
+    allow_code: bool = False
 
 
 def run(options: Options) -> int:
     """Serve until a signal ends the process; the exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    engine = Engine.of_folder(options.folder)
+    engine = Engine.of_folder(options.folder, options.allow_code)
     with ExitStack() as open_sockets:
         listener = open_sockets.enter_context(_listener(options.host, options.port))
         manager = None
@@ -102,7 +103,7 @@ def _management(engine: Engine, manager: socket.socket, options: Options) -> ASG
         token = secrets.token_urlsafe(32)
         note = f"token {token}"
     print(f"management on http://127.0.0.1:{manager.getsockname()[1]} with {note}", flush=True)
-    return Management(engine, options.folder, token).application()
+    return Management(engine, options.folder, token, options.allow_code).application()
 
 
 async def _report(engine: Engine) -> None:
