@@ -42,11 +42,11 @@ class ModelVersion:
     def __init__(self, entry: Entry, metrics: Metrics) -> None:
         self.entry = entry
         self.name, self.version = entry.name, entry.version
-        self._metrics = ModelMetrics(metrics, entry.name, entry.version)
-        self.process = WorkerProcess(entry, self._changed, self._metrics.started)
+        self.metrics = ModelMetrics(metrics, entry.name, entry.version)
+        self.process = WorkerProcess(entry, self._changed, self.metrics.started)
         settings = entry.settings
         self.batcher = Batcher(
-            self.process.run, settings.max_delay_ms / 1000, settings.max_queue, self._metrics.computed
+            self.process.run, settings.max_delay_ms / 1000, settings.max_queue, self.metrics.computed
         )
         self._signature: Signature | None = None
         self._settled = asyncio.Event()
@@ -88,7 +88,7 @@ class ModelVersion:
             status = error.status
             raise
         finally:
-            self._metrics.answered(status)
+            self.metrics.answered(status)
         return outputs
 
     async def _submit(self, request: Inference) -> list[TensorData]:
