@@ -19,6 +19,9 @@ import pytest
 
 from tests.serve.conftest import Server
 from tests.serve.test_server import body, call, post
+from tracecomp.serve.engine import Engine, ModelVersion
+from tracecomp.serve.repository import Entry
+from tracecomp.serve.settings import Settings
 
 ONES = body(np.ones((1, 6), np.float32))
 
@@ -82,6 +85,20 @@ def test_versions_are_switched_without_a_failed_request(managed: Managed, models
         answers = [answer for one in asking for answer in one.result()]
     assert {*answers} <= {(200, 1.0), (200, 3.0)}
     assert managed.factor("scaled/versions/1")[0] == 404
+
+
+@pytest.mark.parametrize(
+    ("inserted", "default"),
+    [("1", "1"), ("1 3", "3"), ("3 1", "3"), ("1 3 =1 2", "1"), ("1 3 =1 3", "3"), ("9 10", "10")],
+)
+def test_the_default_version(tmp_path: Path, inserted: str, default: str) -> None:
+    engine = Engine([])
+    for version in inserted.split():
+        if version.startswith("="):
+            engine._defaults["m"] = version[1:]
+        else:
+            engine._insert(ModelVersion(Entry("m", version, tmp_path / "m.tcp", Settings()), engine.metrics))
+    assert engine.find("m").version == default
 
 
 def test_repository_extension(managed: Managed, models: Path, tmp_path: Path) -> None:

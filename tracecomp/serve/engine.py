@@ -119,7 +119,6 @@ class Engine:
         self._models: dict[str, dict[str, ModelVersion]] = {}
         self._defaults: dict[str, str] = {}
         self._apart: set[ModelVersion] = set()  # processes that take no new requests: loading or draining
-        self._managing = asyncio.Lock()
 
     @classmethod
     def of_folder(cls, folder: Path, allow_code: bool = False) -> Engine:
@@ -138,23 +137,20 @@ class Engine:
 
         The version becomes the default if none is newer. InvalidRequest if it cannot be loaded; then nothing changes.
         """
-        async with self._managing:
-            made = ModelVersion(entry, self.metrics)
-            self._apart.add(made)
-            try:
-                made.start()
-                await made.settled()
-                if not made.is_ready:
-                    raise InvalidRequest(f"{entry.name}, version {entry.version}: {made.process.failure}")
-                replaced = self._models.get(entry.name, {}).get(entry.version)
-                self._insert(made)
-            except BaseException:
-                await made.close()
-                raise
-            finally:
-                self._apart.discard(made)
-            if replaced is not None:
-                self._apart.add(replaced)
+        made = ModelVersion(entry, self.metrics)
+        self._apart.add(made)
+        try:
+            made.start()
+            await made.settled()
+            if not made.is_ready:
+                raise InvalidRequest(f"{entry.name}, version {entry.version}: {made.process.failure}")
+            replaced = self._models.get(entry.name, {}).get(entry.version)
+            self._insert(made)
+        except BaseException:
+            await made.close()
+            raise
+        finally:
+            self._apart.discard(made)
         if replaced is not None:
             await self._drain(replaced)
         return made
@@ -164,15 +160,13 @@ class Engine:
 
         The newest remaining version replaces an unloaded default. NotFound if there is no such version.
         """
-        async with self._managing:
-            model = self.find(name, version)
-            versions = self._models[name]
-            del versions[model.version]
-            if not versions:
-                del self._models[name], self._defaults[name]
-            elif self._defaults[name] == model.version:
-                self._defaults[name] = [*versions][-1]
-            self._apart.add(model)
+        model = self.find(name, version)
+        versions = self._models[name]
+        del versions[model.version]
+        if not versions:
+            del self._models[name], self._defaults[name]
+        elif self._defaults[name] == model.version:
+            self._defaults[name] = [*versions][-1]
         await self._drain(model)
 
     def set_default(self, name: str, version: str) -> None:
@@ -190,11 +184,12 @@ class Engine:
         name = made.name
         versions = {**self._models.get(name, {}), made.version: made}
         self._models[name] = dict(sorted(versions.items(), key=lambda item: item[1].entry.order))
-        if name not in self._defaults or versions[self._defaults[name]].entry.order <= made.entry.order:
+        if name not in self._defaults or [*self._models[name]][-1] == made.version:
             self._defaults[name] = made.version
 
     async def _drain(self, model: ModelVersion) -> None:
         """End a version that takes no new requests."""
+        self._apart.add(model)
         try:
             with suppress(TimeoutError):
                 await asyncio.wait_for(model.batcher.drain(), _DRAIN_SECONDS)
