@@ -9,6 +9,7 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.serve.conftest import Server
+from tests.serve.conftest import ROOT, Server
 from tests.serve.test_server import body, call, post
 from tracecomp.serve.engine import Engine, ModelVersion
 from tracecomp.serve.repository import Entry
@@ -87,6 +88,14 @@ def test_versions_are_switched_without_a_failed_request(managed: Managed, models
     assert managed.factor("scaled/versions/1")[0] == 404
 
 
+def test_commands_of_the_page(managed: Managed) -> None:
+    for line in re.findall(r"^curl -H .*$", (ROOT / "docs" / "serving.md").read_text(), re.MULTILINE):
+        command = line.replace("secret", managed.token).replace(":8002/", f":{managed.management_port}/")
+        command = command.replace("iris/2", "scaled/1").replace("curl", "curl -sSf", 1)
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == {"status": "Model 'scaled', version 1, is loaded"}
+
+
 @pytest.mark.parametrize(
     ("inserted", "default"),
     [("1", "1"), ("1 3", "3"), ("3 1", "3"), ("1 3 =1 2", "1"), ("1 3 =1 3", "3"), ("9 10", "10")],
@@ -128,7 +137,7 @@ def test_descriptions_and_refusals(managed: Managed, tmp_path: Path) -> None:
     assert managed.manage("GET", "/models/scaled/all")[1] == [one]
     (tmp_path / "broken.tcp").write_bytes(b"nothing")
     (tmp_path.parent / "outside.tcp").write_bytes(b"nothing")
-    for method, path, told, status in [
+    refused: list[tuple[str, str, Any, int]] = [
         ("POST", "/models?url=broken.tcp", None, 400),
         ("POST", "/models?url=../outside.tcp", None, 404),
         ("POST", f"/models?url={tmp_path}/scaled/1/model.tcp", None, 404),
@@ -140,7 +149,8 @@ def test_descriptions_and_refusals(managed: Managed, tmp_path: Path) -> None:
         ("GET", "/models/none", None, 404),
         ("DELETE", "/models/scaled/7", None, 404),
         ("PUT", "/models/scaled/7/set-default", None, 404),
-    ]:
+    ]
+    for method, path, told, status in refused:
         assert managed.manage(method, path, told)[0] == status, path
         assert managed.manage(method, path, told, token="guess")[0] == 401, path
     assert call(managed, "/models")[0] == 404  # the public port does not manage
