@@ -1,7 +1,7 @@
 """Options and marks of the whole suite.
 
-``-m smoke`` is a cross-section in seconds, ``-m peers`` the tests that need PyTorch or another package beyond the
-``test`` extra, ``--no-missing`` fails where a package or program is missing, ``--update`` writes golden files.
+``-m smoke`` is a cross-section in seconds. ``-m peers`` runs the tests that need PyTorch or another package beyond the
+``test`` extra. ``--no-missing`` fails if a package or program is missing. ``--update`` writes golden files.
 """
 
 from __future__ import annotations

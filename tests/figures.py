@@ -1,6 +1,6 @@
 """Figures of docs/testing.md that follow from the sources: ``python -m tests.figures`` prints and writes them.
 
-What takes longer has a command of its own, which the page names; its results stand there with date and processor.
+Figures that take longer have a separate command, which the page names; the page gives their date and processor.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def lines(folder: str) -> int:
 
 
 def figures() -> dict[str, str]:
-    """What the page's sentence should say now."""
+    """Return the current figures of the page's sentence."""
     tests, package = lines("tests"), lines("tracecomp") + lines("tracecomp_runtime")
     texts = (p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("test_*.py"))
     functions = sum(len(re.findall(r"^\s*def test_", text, re.MULTILINE)) for text in texts)
@@ -33,7 +33,7 @@ def figures() -> dict[str, str]:
 
 
 def stated(text: str) -> dict[str, str]:
-    """What the page says; ValueError where the sentence is gone."""
+    """Return the figures that the page states; ValueError if the sentence is missing."""
     found = SENTENCE.search(text)
     if found is None:
         raise ValueError(f"{PAGE} has no sentence like {SENTENCE.pattern}")

@@ -1,4 +1,4 @@
-"""What the package's annotations say: few arguments are of any type at all."""
+"""The package's annotations: few arguments are of any type at all."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import re
 from tests.test_words import modules, read
 
 MOST = 0.05
-"""Of all arguments. What is left is mostly PyTorch's own: a module's inputs, a batch, an attribute of any kind."""
+"""Share of all arguments. Most of them are ``Any`` in PyTorch, too: a module's inputs, a batch, an attribute of any
+kind."""
 
 
 def of_arguments(text: str) -> list[str | None]:
-    """Of every named argument, ``self`` and ``cls`` aside."""
+    """Return the annotation of every named argument, except ``self`` and ``cls``."""
     functions = [n for n in ast.walk(ast.parse(text)) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     named = [a for f in functions for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)]
     return [None if a.annotation is None else ast.unparse(a.annotation) for a in named if a.arg not in ("self", "cls")]

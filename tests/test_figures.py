@@ -1,4 +1,4 @@
-"""The page about testing says what is so."""
+"""The figures of the page about testing are true."""
 
 from __future__ import annotations
 

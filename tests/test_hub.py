@@ -16,7 +16,7 @@ from tracecomp import hub
 
 @pytest.fixture
 def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Addresses of repositories that were asked for; each has an entry point."""
+    """Return the addresses of requested repositories; each has an entry point."""
     asked: list[str] = []
 
     def download(url: str, dst: str, *_: Any) -> None:
@@ -52,7 +52,7 @@ def test_a_repository_is_asked_about_once(fetched: list[str], monkeypatch: pytes
     says("", monkeypatch)
     assert hub.help("owner/name", "entry") == "What it does."
     assert hub.list("owner/name", force_reload=True) == ["entry"]
-    assert hub.load("owner/name:other", "entry", 1) == 2  # another branch of what is trusted
+    assert hub.load("owner/name:other", "entry", 1) == 2  # another branch of a trusted repository
     assert len(fetched) == 3
 
 

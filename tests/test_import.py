@@ -1,4 +1,4 @@
-"""What ``import tracecomp`` loads."""
+"""Modules that ``import tracecomp`` loads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_import_loads_no_optional_or_late_dependency() -> None:
 
 
 def test_import_loads_eager_mode_and_nothing_of_the_compiler() -> None:
-    """How long it takes is for ``python -X importtime``; what is loaded decides it."""
+    """``python -X importtime`` shows the time, which the loaded modules decide."""
     found = rooms("import tracecomp")
     late = {
         "codegen",

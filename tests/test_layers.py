@@ -27,7 +27,7 @@ def modules() -> dict[Module, Path]:
 
 
 def imports(tree: ast.AST, package: Module, local: bool = False) -> Iterator[tuple[Module, int, bool]]:
-    """Every import below ``tree``: what is imported, line, whether it stands inside a function.
+    """Yield every import below ``tree``: the module, line, and whether the import is inside a function.
 
     ``from a import b`` imports ``a.b``, which may be a module or a name in one.
     """
@@ -55,7 +55,7 @@ def own_imports() -> Sequence[tuple[Module, Module, str, bool]]:
 
 
 def part_of(module: Module, room: Module) -> str | None:
-    """The file or folder of ``room`` that ``module`` is or lies in; None when it lies elsewhere."""
+    """Return the file or folder of ``room`` that contains ``module``; None if another room does."""
     if module[: len(room)] != room:
         return None
     return module[len(room)] if len(module) > len(room) else "__init__"
@@ -96,7 +96,7 @@ def circles(room: Module) -> list[set[str]]:
 
 
 def figures(room: Module) -> dict[str, int]:
-    """What is counted in a room whose order is documented."""
+    """Return the counts of a room whose order is documented."""
     order, found = layers()[room], arrows(room)
     inner = {pair for pair in found if "__init__" in order or "__init__" not in pair}
     return {

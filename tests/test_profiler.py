@@ -88,7 +88,7 @@ def test_kernels_of_compiled_calls_are_entries() -> None:
     assert found["compiled <lambda>"].count == found["k0_contract"].count == 2
     inside = [e for e in found.values() if e.key.startswith("k")]
     assert sum(e.cpu_time_total for e in inside) <= found["compiled <lambda>"].cpu_time_total
-    assert compiled._chain  # as before: a call that nobody watches runs the same code
+    assert compiled._chain  # an unobserved call still runs the same code
 
 
 def test_tables_look_as_pytorchs_do() -> None:

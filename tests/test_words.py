@@ -1,4 +1,4 @@
-"""Every tuned number says what it is, and everything that catches all errors says why: in words beside it."""
+"""Every tuned number has an explanation next to it, and so has every handler of all errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def is_text(node: ast.stmt) -> bool:
 
 
 def numbers(value: ast.expr | None) -> bool:
-    """Whether a number stands in an expression."""
+    """Return whether an expression contains a number."""
     if value is None:
         return False
     return any(isinstance(c, ast.Constant) and type(c.value) in (int, float) for c in ast.walk(value))
@@ -68,7 +68,8 @@ def plain(value: ast.expr | None) -> bool:
 
 
 def unexplained(text: str) -> Iterator[str]:
-    """Constants of a module without words: a text below, a comment above the run of them or beside."""
+    """Yield constants of a module without an explanation: a text below, or a comment above the run of them or on the
+    same line."""
     tree, lines = ast.parse(text), text.splitlines()
     explained = 0  # the last line of a run of constants that something above explains
     for node, after in zip(tree.body, [*tree.body[1:], ast.Pass()], strict=True):
@@ -123,7 +124,7 @@ def test_what_catches_all_errors_says_why() -> None:
 
 
 def test_one_name_has_one_value() -> None:
-    """Two constants of one name are one decision made twice, or two that should be told apart."""
+    """Two constants with one name are one decision made twice, or need different names."""
     known: dict[str, set[str]] = {}
     for path in sorted(PASSES.rglob("*.py")):
         for node in ast.parse(path.read_text(encoding="utf8")).body:

@@ -18,19 +18,15 @@ ROW, WIDTH = 46, 560
 
 
 def training_step() -> Any:
-    """Run the README's first program, compiled and with one thread, and return its explanation."""
+    """Compile the step of the README's first program for one thread, and return its explanation."""
     code = re.search(r"```python\n(.*?)^for threads", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     assert code
     namespace: dict[str, Any] = {}
     exec(code[1], namespace)
-    kept = []
-
-    def wrap(step: Any) -> Any:
-        kept.append(tracecomp.compile(step))
-        return kept[0]
-
-    namespace["train"](1, wrap)
-    return kept[0].explain()
+    step = tracecomp.compile(namespace["step"], threads=1)
+    for _ in range(3):
+        step(namespace["start"])
+    return step.explain()
 
 
 def rows(explanation: Any) -> list[tuple[str, str, str]]:

@@ -119,7 +119,7 @@ def _github_folder(repo: str, force_reload: bool, trust: bool | str | None) -> P
     """The folder of ``owner/name[:branch]``, downloaded from GitHub unless it is in the cache."""
     match = re.fullmatch(r"([^/:]+)/([^/:]+)(?::(.+))?", repo)
     if match is None:
-        raise ValueError(at_user_line(f"hub: a repository is written owner/name or owner/name:branch, got {repo!r}"))
+        raise ValueError(at_user_line(f"hub: expected a repository as owner/name or owner/name:branch, got {repo!r}"))
     owner, name, branch = match[1], match[2], match[3] or "main"
     folder = Path(get_dir()) / f"{owner}_{name}_{branch.replace('/', '_')}"
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -19,6 +19,7 @@ from tracecomp.base.errors import at_user_line
 from tracecomp.eager.aliasing import check_types
 from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
 from tracecomp.functional.publish import NAMESPACES
 from tracecomp.ir.op import OPS
 
@@ -44,6 +45,7 @@ class Operator:
         self.fake: Fn | None = None
         self.backward: Fn | None = None
         self.setup_context: Fn | None = None
+        self.vmap: Fn | None = None
         self.__name__ = qualname.rpartition("::")[2]
         self.__qualname__ = self.__name__
 
@@ -74,7 +76,8 @@ class Operator:
             raise NotImplementedError(at_user_line(f"{self.qualname}: no implementation for the CPU was registered"))
         args = self._positional(kernel, args, kwargs)
         tensors = [x for x in _flat(args) if isinstance(x, Tensor)]
-        if not (grad_enabled() and any(t.requires_grad for t in tensors)):
+        mapping = modes.recorder is not None and modes.recorder.maps_functions
+        if not mapping and not (grad_enabled() and any(t.requires_grad for t in tensors)):
             with no_grad():
                 return kernel(*args)
         return _Call.apply(self, kernel, args, *tensors)
@@ -97,15 +100,30 @@ class _Call(Function):
     """A call whose gradient is the operator's formula; the tensors among the arguments are given once more."""
 
     @staticmethod
-    def forward(ctx: Any, operator: Operator, kernel: Fn, args: tuple[Any, ...], *tensors: Tensor) -> Any:
+    def forward(operator: Operator, kernel: Fn, args: tuple[object, ...], *tensors: Tensor) -> Any:
         with no_grad():
             result = kernel(*args)
+        return tuple(result) if isinstance(result, list) else result
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
+        operator, _, args, *_ = inputs
         ctx.operator, ctx.args = operator, args
         if operator.setup_context is not None:
             keywords = inspect.signature(operator.setup_context).parameters
-            named = {"inputs": args, "keyword_only_inputs": {}, "output": result}
+            named = {"inputs": args, "keyword_only_inputs": {}, "output": output}
             operator.setup_context(ctx, **{k: v for k, v in named.items() if k in keywords})
-        return tuple(result) if isinstance(result, list) else result
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        """The operator's own rule, or a call for each example, as in PyTorch."""
+        operator, _, given, *_ = args
+        if operator.vmap is not None:
+            return operator.vmap(info, in_dims[2], *given)  # type: ignore[no-any-return]
+        results = [operator(*_example(given, in_dims[2], i)) for i in range(info.batch_size)]
+        if isinstance(results[0], Tensor):
+            return T.stack(results), 0
+        return tuple([T.stack(list(column)) for column in zip(*results, strict=True)]), 0
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
@@ -124,6 +142,13 @@ class _Call(Function):
             elif isinstance(x, tuple | list) and any(isinstance(y, Tensor) for y in x):
                 pairs += [None] * len(x) if grad is None else list(grad)
         return (None, None, None, *pairs)
+
+
+def _example(values: Any, dims: Any, number: int) -> Any:
+    """One example of nested arguments; ``dims`` are nested alike."""
+    if isinstance(values, tuple | list):
+        return type(values)([_example(x, d, number) for x, d in zip(values, dims, strict=True)])
+    return values if dims is None else values.select(dims, number)
 
 
 class _Namespace:
@@ -428,8 +453,14 @@ def register_autograd(
 
 
 def register_vmap(op: object, func: Fn | None = None, /, *, lib: object = None) -> Any:
-    """``func``, which is not needed: ``vmap`` sees what the implementation computes."""
-    return (lambda fn: fn) if func is None else func
+    """``func(info, in_dims, *args)`` returns the results for all examples and their ``out_dims``; also a decorator.
+
+    ``vmap`` calls the operator once for each example if there is no ``func``.
+    """
+    if func is None:
+        return lambda fn: register_vmap(op, fn)
+    _operator(op).vmap = func
+    return func
 
 
 def get_ctx() -> Any:
@@ -438,7 +469,7 @@ def get_ctx() -> Any:
 
 
 def opcheck(
-    op: object, args: tuple[object, ...], kwargs: dict[str, Any] | None = None, **options: Any
+    op: object, args: tuple[object, ...], kwargs: dict[str, object] | None = None, **options: Any
 ) -> dict[str, str]:
     """Run the operator once; ``{"test_schema": "SUCCESS"}``."""
     _operator(op)(*args, **(kwargs or {}))

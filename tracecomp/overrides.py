@@ -27,7 +27,7 @@ class BaseTorchFunctionMode(TorchFunctionMode):
     """A mode that passes every call on unchanged."""
 
     def __torch_function__(
-        self, func: Fn, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Fn, types: Any, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
         return func(*args, **(kwargs or {}))
 

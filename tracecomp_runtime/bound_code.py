@@ -38,7 +38,7 @@ class _MethodDef(ctypes.Structure):
 
 
 class Kind:
-    """The dtype and shape of an argument or output. Numbers of the shape may follow from open sizes."""
+    """The dtype and shape of an argument or output. Numbers of the shape may follow from dynamic sizes."""
 
     def __init__(self, dtype: str, shape: Sequence[Any], names: Sequence[str] = ()) -> None:
         self.dtype = tensors.dtype_of(dtype)

@@ -3,7 +3,7 @@
 A file begins with ``MAGIC``, the format's version (4 bytes), the header's length (4 bytes) and the header's SHA-256,
 all integers little-endian. The header is JSON; its ``sections`` have offset, size and SHA-256 of each section. The
 digest of the header, ``Container.digest``, therefore identifies the whole file. A format gets a new number when an old
-reader would misunderstand it; every reader supports all lower numbers. Since format 2 paths may have open sizes.
+reader would misunderstand it; every reader supports all lower numbers. Since format 2 paths may have dynamic sizes.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ def flatten(structure: Any, value: Any, leaves: list[Any], name: str) -> None:
     kinds: Mapping[Any, Any] = {"tuple": tuple, "list": list, "dict": dict}
     right = kinds.get(kind, ())
     if not isinstance(value, right) or len(value) != len(parts) or (keys is not None and [*value] != keys):
-        raise TypeError(f"{name} was saved for arguments nested as {shown(structure)}, and got {nested(value)}")
+        raise TypeError(f"{name} was saved for arguments nested as {shown(structure)}, but got {nested(value)}")
     for part, item in zip(parts, value.values() if isinstance(value, dict) else value, strict=True):
         flatten(part, item, leaves, name)
 

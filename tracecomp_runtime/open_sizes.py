@@ -1,7 +1,7 @@
-"""Sizes that a program leaves open: numbers that follow from them, and the sizes for which a path is valid.
+"""Dynamic sizes of a program: numbers that follow from them, and the sizes for which a path is valid.
 
-In a file a number that follows from open sizes is a list of terms: ``[[sizes, factor], ...]`` is the sum of products of
-sizes (their numbers) with a factor. A size may be replaced by ``[terms, divisor]``, a quotient that is rounded down.
+In a file a number that follows from dynamic sizes is a list of terms: ``[[sizes, factor], ...]`` is the sum of products
+of sizes (their numbers) with a factor. A size may be replaced by ``[terms, divisor]``, a quotient that is rounded down.
 Numbers that do not depend on sizes are plain.
 """
 
@@ -46,7 +46,7 @@ def block_length(extent: int, target: int) -> int:
 
 
 class OpenSizes:
-    """The open sizes of a path: their names, the axes of arguments that have them, and the conditions on them."""
+    """The dynamic sizes of a path: their names, the axes of arguments that have them, and the conditions on them."""
 
     def __init__(self, told: Mapping[str, Any]) -> None:
         self.names: Sequence[str] = told["names"]

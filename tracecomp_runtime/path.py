@@ -24,13 +24,13 @@ VIEWS: Mapping[str, Callable[..., Any]] = {
     "slice": lambda x, starts, stops, steps: x[(*map(slice, starts, stops, steps), ...)],
     "flip": lambda x, axes: np.flip(x, axes),
 }
-"""Steps that turn arrays into results of open sizes."""
+"""Steps that turn arrays into results of dynamic sizes."""
 
 FIELDS = (
     "arguments", "places", "plain", "flat", "outputs", "copies", "overwrites", "new_gradients", "predicates", "results",
     "structure", "failures",
 )  # fmt: skip
-"""The fields of a path in a file, in addition to its open sizes."""
+"""The fields of a path in a file, in addition to its dynamic sizes."""
 MOST_NATIVE = 32
 """Choices of sizes that have a native call, the latest ones."""
 
@@ -123,7 +123,7 @@ class Path:
         )  # fmt: skip
 
     def match(self, leaves: Sequence[Any]) -> tuple[int, ...] | None:
-        """The open sizes of a call, none of a path without; None where the call is not one for this path."""
+        """The dynamic sizes of a call, none of a path without; None where the call is not one for this path."""
         arrays = [np.asarray(leaves[i]) for i in self._places]
         if not all(k.takes(a) for k, a in zip(self.arguments, arrays, strict=True)):
             return None

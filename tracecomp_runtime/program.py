@@ -61,7 +61,7 @@ class Program:
         fitting = [(p, sizes) for p in self._paths if (sizes := p.match(leaves)) is not None]
         if not fitting:
             wanted = "; or ".join(map(str, self._paths))
-            raise TypeError(f"{self.name} was saved for ({wanted}), and got ({', '.join(map(told, leaves))})")
+            raise TypeError(f"{self.name} was saved for ({wanted}), but got ({', '.join(map(told, leaves))})")
         for path, sizes in fitting:
             held, result = path.run(leaves, sizes)
             if held:

@@ -17,7 +17,7 @@ from tracecomp.utils.checkpoint import checkpoint
 X = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)
 Y = np.array([0, 2, 1, 3])
 
-# What a program gives: dtype and value are compared.
+# The dtype and value of each program's result are compared.
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "matmul": lambda lib, x, y: x @ x,
     "mm": lambda lib, x, y: lib.mm(x, x),
@@ -92,7 +92,7 @@ def test_scopes_and_gradients() -> None:
 def test_every_listed_function_exists() -> None:
     here = {*functional.NAMESPACES["torch"], *dir(nn.functional), *functional.NAMESPACES["linalg"]}
     here |= {*functional.NAMESPACES["fft"]}
-    assert set(RULES) - here == {"convolution", "transposed"}  # what all convolutions of nn.functional go through
+    assert set(RULES) - here == {"convolution", "transposed"}  # all convolutions of nn.functional call it
 
 
 def test_devices_and_errors() -> None:

@@ -1,4 +1,4 @@
-"""A function whose gradient is wrong, for what is to find that out."""
+"""A function with a wrong gradient, which checks must find."""
 
 from __future__ import annotations
 

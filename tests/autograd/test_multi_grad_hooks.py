@@ -10,7 +10,7 @@ import tracecomp as tc
 
 
 def observed(lib: Any, mode: str) -> list[Any]:
-    """What the hook is given in several passes over one graph."""
+    """Return the hook's arguments in several passes over one graph."""
     seen: list[Any] = []
 
     def told(grads: Any) -> None:

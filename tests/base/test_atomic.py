@@ -1,5 +1,4 @@
-"""Saving: whole files or none, for everybody who could read the old one and nobody else, and nothing is replaced that
-is no file."""
+"""Saving is atomic: files are whole or absent and keep their permissions, and only regular files are replaced."""
 
 from __future__ import annotations
 

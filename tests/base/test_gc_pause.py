@@ -35,7 +35,7 @@ def test_the_collector_rests_while_passes_run(before: bool, tmp_path: Path, monk
         found.append(gc.isenabled())
         return run(*args)
 
-    background.finish()  # what other tests have left to the second thread goes through passes, too
+    background.finish()  # work that other tests left to the background thread runs passes, too
     monkeypatch.setattr(pipeline, "run", noted)
     compiled = tracecomp.compile(lambda x: x.sin() + 1)
     (gc.enable if before else gc.disable)()
@@ -72,7 +72,7 @@ def test_a_forked_child_collects() -> None:
 
 
 def test_finalizers_of_others_are_no_part_of_a_recording() -> None:
-    """A cycle that dies while a program runs does what it does afterwards."""
+    """A cycle that is collected while a program runs has the same effects as one that is collected later."""
     done: list[str] = []
 
     class Other:

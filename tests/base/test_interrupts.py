@@ -47,7 +47,7 @@ def interrupt(number: int, frame: FrameType | None) -> None:
 
 
 SIGNAL = signal.SIGUSR1
-"""Stands for Ctrl-C where a test chooses the moment: pytest-timeout needs SIGALRM, which a timer sends."""
+"""Replaces Ctrl-C in tests that choose the moment: pytest-timeout needs SIGALRM, which a timer sends."""
 
 
 @contextmanager
@@ -260,13 +260,13 @@ print("done")
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("work", ["native.compile_object(text, host)", "native.Linked([code], host, {}).address('f')"])
 def test_llvm_interrupted_at_any_moment_serves_other_threads(work: str, interruptions: Interruptions) -> None:
-    """In a process of its own: LLVM's objects can be freed twice when a call of llvmlite is left half-way."""
+    """The test runs in a separate process: interrupting a call of llvmlite can free LLVM's objects twice."""
     script = LOADS.format(work=work, way=interruptions.__name__)
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=600)
     assert ended.returncode == 0 and ended.stdout == "done\n", ended.stderr[-2000:]
 
 
-@pytest.mark.slow  # which moments are tried depends on what the process has compiled before
+@pytest.mark.slow  # the interrupted moments depend on earlier compilations of the process
 def test_interrupted_compilations_leave_nothing_on(tmp_path: Any, interruptions: Interruptions) -> None:
     numbers = count()
     settings = config.current()
@@ -279,7 +279,7 @@ def test_interrupted_compilations_leave_nothing_on(tmp_path: Any, interruptions:
             for _ in range(3):
                 compiled(tc.ones(4, 4))
 
-    work()  # what a first compilation imports is not tried here
+    work()  # imports of a first compilation are not interrupted here
     for _ in interruptions(work, 60, (25, 0.001, 0.12)):
         assert {n: getattr(modes, n) for n in NAMES} == {n: getattr(Modes, n) for n in NAMES}
         background.finish()  # the second thread compiles without the collector, too
@@ -359,7 +359,8 @@ class Twins:
         return b"".join(a.tobytes() for a in kept)
 
     def check(self) -> bytes:
-        """What the networks and their optimizer hold; AssertionError if a step is half done or a mode is left on."""
+        """Return the state of the networks and their optimizer. Raise AssertionError if a step is half done or a mode
+        is left on."""
         first, second = self.state(0), self.state(1)
         assert first == second, "a step is half done"
         assert modes.grad and modes.recorder is None
@@ -382,15 +383,15 @@ def interrupt_training(kind: str, compiled: bool, moments: int, seed: int) -> in
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 @pytest.mark.parametrize("compiled", [True, False])
 def test_a_step_is_whole_or_not_done_whenever_a_timer_ends(kind: str, compiled: bool) -> None:
-    tc.compile(lambda x: x + 1)(tc.ones(1))  # what a first compilation imports is not tried here
+    tc.compile(lambda x: x + 1)(tc.ones(1))  # imports of a first compilation are not interrupted here
     assert interrupt_training(kind, compiled, 60, 5) > 10
 
 
-@pytest.mark.slow  # which moments are tried depends on what the process has compiled before
+@pytest.mark.slow  # the interrupted moments depend on earlier compilations of the process
 @pytest.mark.parametrize("kind", ["SGD", "AdamW"])
 @pytest.mark.parametrize("runs", ["eager", "recording", "compiled"])
 def test_a_step_is_whole_or_not_done_whenever_ctrl_c_comes(kind: str, runs: str) -> None:
-    Twins(kind, runs != "eager").run()  # what a first step imports is not tried here
+    Twins(kind, runs != "eager").run()  # imports of a first step are not interrupted here
     twins = Twins(kind, runs == "compiled")
     for _ in range(4):
         twins.run()

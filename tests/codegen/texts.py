@@ -1,4 +1,4 @@
-"""What many programs are compiled to, as text: it must be the same in every process, whatever ran there before.
+"""The compiled text of many programs: it must be the same in every process, whatever ran there before.
 
 ``python -m tests.codegen.texts`` prints a digest for each.
 """

@@ -1,8 +1,9 @@
 # ruff: noqa: E501  a line for each kind
-"""Kinds of change and of outside influence between two calls: name, what is set up, the program, what changes.
+"""Kinds of changes and outside influences between two calls. Each row has a name, the setup, the program and the
+change.
 
-The program is the body of ``f(x)``. The change runs between calls, with ``n`` counting from 1. What ``seen`` holds is
-compared as well as the results.
+The program is the body of ``f(x)``. The change runs between calls, with ``n`` counting from 1. The contents of ``seen``
+are compared like the results.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ lib = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(lib)
 m = lib.Meter()
 """
-"""A module that lies where libraries are installed."""
+"""A module in a folder of installed libraries."""
 OWN = """
 (tmp / 'own_of_changes.py').write_text('')
 spec = importlib.util.spec_from_file_location('own_of_changes', tmp / 'own_of_changes.py')
@@ -458,7 +459,7 @@ CHANGES: list[tuple[str, str, str, str]] = [
     ("loss that is scaled", STEP + "s = torch.amp.GradScaler('cpu', init_scale=4.0, growth_interval=1)",
      "o.zero_grad()\ns.scale((w * x).sum()).backward()\ns.step(o)\ns.update()\nreturn w * 1, s.get_scale()", "pass"),
     ("autocast around the call", "w = torch.ones(3, 3)", "return (x[None] @ w).dtype", "torch.autocast('cpu', enabled=bool(n % 2)).__enter__()"),
-    # What is asked of a tensor besides its values.
+    # Properties of a tensor other than its values.
     ("argument that is a global now and then", "w = torch.ones(3)", "return x * 2 if x is w else x * 3", "given = w if n % 2 else None"),
     ("argument that is in a list now and then", "ws = [torch.ones(3), torch.zeros(3)]", "for k, w in enumerate(ws):\n    if w is x:\n        return x + k + 10\nreturn x", "given = ws[n % 2] if n > 2 else None"),
     ("argument in a list, by in", "ws = [torch.tensor(1.0), torch.tensor(2.0)]; given = torch.tensor(5.0)", "return x * 2 if x in ws else x * 3", "given = ws[n % 2] if n > 2 else torch.tensor(7.0)"),

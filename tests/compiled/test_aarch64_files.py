@@ -1,4 +1,4 @@
-"""Program files for AArch64: their code, in an executable of its own without Python or a C library, emulated."""
+"""Program files for AArch64: an emulated executable runs their code without Python or a C library."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def executable(code: dict[str, Any], contents: bytes, arrays: list[Any], outputs
 
 
 def emulated(path: Path, args: list[Any]) -> Any:
-    """What the program in a file gives for ``args``, by its code for AArch64."""
+    """Return the results for ``args`` of the AArch64 code in a program file."""
     file = Container(path)
     held = dict(tensors.arrays(file.section("tensors"), file))
     (code,) = file.header["levels"]["aarch64"]

@@ -1,4 +1,5 @@
-"""Results of compiled calls that look at the same memory: each other, arguments, state. PyTorch is the reference."""
+"""Results of compiled calls that share memory with each other, with arguments or with state. PyTorch is the
+reference."""
 
 from __future__ import annotations
 

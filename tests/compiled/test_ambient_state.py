@@ -1,4 +1,4 @@
-"""Settings and modes around compiled calls: what a call sets, it sets at every call; what it finds is guarded."""
+"""Settings and modes around compiled calls: every call repeats its changes, and the initial values are guarded."""
 
 from __future__ import annotations
 
@@ -80,7 +80,8 @@ def restored() -> Iterator[None]:
 
 
 def _after(fn: Callable[[Any], Any], setting: Setting) -> list[Any]:
-    """What ``fn`` leaves of a setting, called again and again from the usual value and from the one it sets."""
+    """Return the setting after repeated calls of ``fn``, starting from the usual value and from the one that ``fn``
+    sets."""
     put, get, usual, other = setting
     found = []
     for start in (usual, usual, usual, other, usual, other):
@@ -156,7 +157,7 @@ class _Flops(FlopCounterMode):
 
 
 class _Packed:
-    """What is saved for backward comes back twice as large."""
+    """Tensors saved for backward are unpacked twice as large."""
 
     seen = 0
 
@@ -184,7 +185,7 @@ SURROUNDINGS: dict[str, Callable[[], Any]] = {
 
 
 def _observed(fn: Callable[[Any], Any], around: Callable[[], Any], pattern: Sequence[bool]) -> list[Any]:
-    """What calls of ``fn`` give, those in ``pattern`` within a surrounding."""
+    """Return the results of calls of ``fn``. Calls in ``pattern`` run within a surrounding context."""
     found = []
     for inside in pattern:
         _Counting.seen = _Flops.seen = _Packed.seen = 0

@@ -1,4 +1,4 @@
-"""Arrays among the arguments that both numpy and tensors read or change: each call does what it does uncompiled."""
+"""Array arguments that numpy and tensors both read or change: compiled and uncompiled calls do the same."""
 
 from __future__ import annotations
 

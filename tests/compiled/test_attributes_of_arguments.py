@@ -1,4 +1,4 @@
-"""Attributes of argument objects beside what they consist of: guarded where they are read, set at every call."""
+"""Attributes of argument objects other than their fields: guarded if they are read, set at every call."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ class Pair(_Pair):
 
 @dataclasses.dataclass
 class Record:
-    """A dataclass takes attributes that are no fields."""
+    """A dataclass accepts attributes that are not fields."""
 
     a: Any
     k: typing.ClassVar[Any] = 1
 
     def doubled(self) -> Any:
-        """A method, which is no attribute of the object."""
+        """A method, which is not an attribute of the object."""
         return self.a * 2
 
 

@@ -90,7 +90,7 @@ def test_orders_that_nobody_asks_for_are_not_built() -> None:
     run = tracecomp.compile(tanh_layer)
     for seed in range(3):
         orders(tracecomp, run, 1, *map(tracecomp.tensor, values(seed)))
-    assert run.entries[0].plan.again is not None  # create_graph=True was asked for
+    assert run.entries[0].plan.again is not None  # the caller used create_graph=True
     run = tracecomp.compile(tanh_layer)
     for seed in range(3):
         x = tracecomp.tensor(values(seed)[0], requires_grad=True)
@@ -277,7 +277,7 @@ def test_what_comes_to_a_result_that_backward_reads_goes_there(name: str) -> Non
     compiled, want = tracecomp.compile(function), step(function)
     for _ in range(3):
         for found, wanted in zip(step(compiled), want, strict=True):
-            # Of several operators in one node some sums have another order.
+            # Some sums have a different order if one node combines several operators.
             np.testing.assert_allclose(found, wanted, rtol=0, atol=5e-6 * np.abs(wanted).max())
 
 

@@ -1,4 +1,4 @@
-"""What a function gives of a row does not depend on what stands beside it: the same bits alone and in a batch."""
+"""A function's result for a row does not depend on the other rows: the same bits alone and in a batch."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def rows(found: Any, first: int, count: int) -> list[bytes]:
 
 
 def compiled(fn: Callable[[Tensor], Any], x: Tensor) -> Any:
-    """What the second call gives, which is native."""
+    """Return the result of the second call, which is native."""
     program = tc.compile(fn, dynamic=False)
     program(x)
     return program(x)

@@ -1,4 +1,4 @@
-"""What recording and compiling may cost: a function that cannot win it back runs eagerly, and says so once."""
+"""The cost limit of recording and compiling: a function that cannot win it back runs eagerly, and says so once."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def body(steps: list[Step], w: Any) -> Tensors:
 
 
 def told(call: Callable[[Any], Tensors], T: Any, grad: bool) -> object:
-    """What a call leaves: elements, shapes, strides and the gradient, or that it fails."""
+    """Return elements, shapes, strides and the gradient after a call, or that it fails."""
     w = T.arange(6.0).reshape(3, 2).clone().requires_grad_(grad)
     try:
         found = call(w)

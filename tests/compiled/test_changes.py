@@ -1,4 +1,4 @@
-"""Whatever changes between two calls, the later one gives what it gives without compilation."""
+"""After any change between two calls, the later call gives the same as without compilation."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def as_it_was(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 class Case:
-    """One copy of a program, with variables of its own."""
+    """One copy of a program, with separate variables."""
 
     def __init__(self, entry: tuple[str, str, str, str], copy: str, tmp: Path) -> None:
         name, setup, body, self.change = entry
@@ -64,7 +64,7 @@ class Case:
 
     @staticmethod
     def worlds() -> list[Any]:
-        """What both copies share, as it is."""
+        """Return the objects that both copies share."""
         asked = torch.is_grad_enabled(), torch.get_default_dtype(), modes.autocast
         own = {name: sys.modules[name] for name in ("own_of_changes",) if name in sys.modules}
         return [random.getstate(), np.random.get_state(), dict(os.environ), asked, sys.argv, torch.get_rng_state(), own]

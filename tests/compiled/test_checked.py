@@ -1,4 +1,4 @@
-"""Checked mode: what it finds when faults are planted, and that it finds nothing where there are none."""
+"""Checked mode: it finds planted faults, and reports nothing for correct code."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from tracecomp.runtime.executable import Executable
 
 @pytest.fixture(autouse=True)
 def apart(tmp_path: Path) -> Iterator[None]:
-    """Faulty code stays out of the cache that other tests use, and out of what eager mode compiles by itself."""
+    """Keep faulty code out of the cache that other tests use, and out of the code that eager mode compiles."""
     background.finish()
     with config.override(cache_dir=str(tmp_path), check=True, eager="numpy"):
         yield
 
 
 def checked(f: Callable[..., Any], *args: Any) -> Any:
-    """What ``f`` gives when it runs as compiled code."""
+    """Return the result of ``f`` as compiled code."""
     compiled = tc.compile(f)
     for _ in range(3):
         found = compiled(*args)

@@ -1,4 +1,4 @@
-"""What PyTorch's tools count of compilations, and names of its compiler that programs use."""
+"""Counts of compilations by PyTorch's tools, and names of its compiler that programs use."""
 
 from __future__ import annotations
 

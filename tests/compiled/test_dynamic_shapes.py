@@ -119,7 +119,7 @@ DYNAMIC: dict[str, tuple[Callable[[], Program], Any, int]] = {
 
 
 def run_both(make: Callable[[], Program], data: Any, sizes: tuple[int, ...]) -> tuple[Any, list[tuple[Any, Any]]]:
-    """The compiled function, and its results beside eager ones, for calls of ``sizes``."""
+    """Return the compiled function, its results and eager results, for calls of ``sizes``."""
     generator = np.random.default_rng(0)
     calls = [[torch.tensor(a) for a in data(n, generator)] for n in sizes]
     torch.manual_seed(0)

@@ -27,7 +27,7 @@ def drawn(rng: np.random.Generator, *shape: int) -> Array:
 
 
 def compiled(fn: Callable[..., Any], *arrays: Array, **options: Any) -> Array:
-    """What the second call gives, which is native."""
+    """Return the result of the second call, which is native."""
     program = tracecomp.compile(fn, **options)
     tensors = [tracecomp.from_numpy(a) for a in arrays]
     program(*tensors)
@@ -203,7 +203,7 @@ def test_transforms_are_native_in_loops_too() -> None:
 
 
 def test_what_passes_hand_over_is_not_interleaved() -> None:
-    """Parts lie apart between a transform and the arithmetic on it: nothing is packed or unpacked."""
+    """Real and imaginary parts stay separate between a transform and arithmetic: no interleaving or splitting."""
     x = tracecomp.ones(8, 64)
 
     def program(x: Any) -> Any:

@@ -1,6 +1,6 @@
-"""Memory that tensors share with arrays, buffers and storages: each call does what it does uncompiled.
+"""Memory that tensors share with arrays, buffers and storages: compiled and uncompiled calls do the same.
 
-A program runs five times. Its statements make an array or buffer in the call, or use one from outside, and read or
+A program runs five times. Its statements create an array or buffer in the call, or use one from outside. They read or
 change it before or after a tensor writes the same memory.
 """
 

@@ -59,7 +59,7 @@ def modes(names: tuple[str, ...]) -> Iterator[None]:
 
 
 def facts(results: tuple[Any, ...], x: Any) -> list[Any]:
-    """What a program can ask of the results, and the gradients that they lead to."""
+    """Return every fact of the results that a program can read, and the gradients that they lead to."""
     found: list[Any] = []
     for y in results:
         found.append((y.detach().tolist(), y.requires_grad, y.is_leaf, y.is_inference(), y._version))
@@ -72,7 +72,7 @@ def facts(results: tuple[Any, ...], x: Any) -> list[Any]:
 
 
 def outcome(fn: Callable[..., Any], outer: tuple[str, ...], inference: bool) -> Any:
-    """What a call of ``fn`` leaves, or its error."""
+    """Return the effects of a call of ``fn``, or its error."""
     with tracecomp.inference_mode(inference):
         x = tracecomp.tensor([0.5, 1.5, -2.0])
         x = x if inference else x.requires_grad_()

@@ -24,7 +24,7 @@ CALLS = 3 * EVERY
 def _without_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(background, "REST", 0.0)
     monkeypatch.setattr(use, "begun", Unheard())
-    background.finish()  # what tests before have asked for may fill the queue
+    background.finish()  # requests of earlier tests may fill the queue
     yield
     background.finish()
 

@@ -1,4 +1,4 @@
-"""Results of a compiled call that lie behind other results of it: who looks at what comes to them sees all of it."""
+"""Gradients through other results of a compiled call: a hook on an inner result sees the whole gradient."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ for kind, repetitions in json.loads(sys.argv[1]).items():
 
 @pytest.fixture(scope="module")
 def windows(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[str, Any]]]:
-    """What a process of one thread, with an empty cache, holds after each window of each work."""
+    """Return the memory of a process with one thread and an empty cache after each window of each work."""
     environment = {
         **os.environ, "TRACECOMP_CACHE_DIR": str(tmp_path_factory.mktemp("cache")), "TRACECOMP_NUM_THREADS": "1",
         "PYTHONHASHSEED": "0", "PYTHONPATH": str(ROOT),
@@ -97,7 +97,7 @@ def test_memory_is_freed(kind: str, windows: dict[str, list[dict[str, Any]]]) ->
 
 
 def test_a_call_leaves_no_cycle() -> None:
-    """What waits for the collector keeps its results: their memory is not used again, and calls stay in Python."""
+    """Objects that wait for the collector keep their results: the memory is not reused, and calls stay in Python."""
     model = tc.nn.Linear(3, 3)
     optimizer = tc.optim.SGD(model.parameters(), lr=0.1)
 
@@ -110,7 +110,7 @@ def test_a_call_leaves_no_cycle() -> None:
 
     compiled, x = tc.compile(step), tc.ones(2, 3)
     compiled(x)
-    background.finish()  # what other tests have left to the second thread is recorded, too
+    background.finish()  # work that other tests left to the background thread is recorded, too
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Compiled writes to tensors that lie in memory in another way than when the program was recorded."""
+"""Compiled writes to tensors whose memory layout differs from the one at recording."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ SCALE = 2.0
 
 
 def served(compiled: Compiled) -> int:
-    """How many calls native code has served since this was asked last."""
+    """Return how many calls native code has served since the last call of this function."""
     if not objects_are_known():
         pytest.skip("calls go through Python on this interpreter")
     return sum(take_calls(e.fast[0]) for e in compiled.entries if e.fast is not None)
@@ -464,7 +464,7 @@ def test_references_do_not_change() -> None:
             background.finish()
             gc.collect()
             counts.append([len(gc.get_objects()), *(sys.getrefcount(o) for o in watched)])
-    # What calls keep is kept in every round; other threads, which come to an end at some time, hold and make some too.
+    # A leak would grow in every round. Other threads, which end at some time, hold and create objects too.
     changes = [[abs(b - a) for a, b in zip(*pair, strict=True)] for pair in pairwise(counts)]
     assert max(map(min, zip(*changes, strict=True))) <= 500
     assert served(c) == 6000
@@ -593,7 +593,7 @@ def test_inside_another_recording_the_function_itself_runs() -> None:
 def test_a_native_call_does_not_double_the_memory_of_intermediate_values() -> None:
     x = tc.randn(500, 1000)
     c = tc.compile(lambda x: tc.softmax((x @ x.t()) @ x, 1).sum())
-    background.finish()  # what other tests have left to the second thread is not this call's memory
+    background.finish()  # memory of work that other tests left to the background thread does not belong to this call
     tracemalloc.start()
     for _ in range(6):
         c(x)

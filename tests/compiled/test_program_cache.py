@@ -44,8 +44,8 @@ print(*sorted(({f"tracecomp.{m}" for m in late} | {"llvmlite", "networkx"}) & se
 
 
 def run(folder: Path, program: str = PROGRAM) -> list[str]:
-    """What a process that runs ``program`` loads of what plans and generates code."""
-    # Eager operators build programs of their own, which are not counted here.
+    """Return the planning and code generation modules that a process running ``program`` loads."""
+    # Eager operators build separate programs, which are not counted here.
     environment = {**os.environ, "TRACECOMP_CACHE_DIR": str(folder), "TRACECOMP_EAGER": "numpy"}
     done = subprocess.run(
         [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=False
@@ -68,7 +68,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def folder(first: Path, tmp_path: Path) -> Path:
-    """A folder of one's own with the same contents."""
+    """A separate folder with the same contents."""
     return Path(shutil.copytree(first, tmp_path / "cache"))
 
 

@@ -102,7 +102,7 @@ def test_a_training_step_goes_on_with_numpy_alone_with_the_same_bits_on_every_le
 
 
 def test_half_precision_is_converted_on_every_level(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processors without F16C have no instruction for it; what code may call besides is refused when it is saved."""
+    """Processors without F16C lack the instruction; ``save`` refuses code that calls other functions."""
     run, x = torch.compile(lambda x: (x.half() * 3).double().half().float()), torch.randn(50)
     want = run(x)
     digest = run.save(tmp_path / "h.tcp", x)
@@ -117,7 +117,7 @@ def test_half_precision_is_converted_on_every_level(tmp_path: Path, monkeypatch:
 @pytest.mark.skipif(shutil.which("qemu-x86_64") is None, reason="qemu-user is not installed")
 @pytest.mark.parametrize(
     ("name", "level"), [("Nehalem", "x86-64-v2"), ("Haswell", "x86-64-v3"), ("Skylake-Server", "")]
-)  # qemu emulates no AVX-512, so the last gets what is left of it
+)  # qemu does not emulate AVX-512, so the last level gets the remaining code
 def test_an_emulated_processor_gets_its_level_and_the_same_bits(tmp_path: Path, name: str, level: str) -> None:
     _, step, x, y = training()
     digest = step.save(tmp_path / "step.tcp", x, y)
@@ -239,7 +239,7 @@ def test_a_newer_format_is_refused_with_both_numbers(tmp_path: Path) -> None:
 
 
 def remade(path: Path, change: Callable[[dict[str, Any], dict[str, bytes]], None]) -> None:
-    """Change a file's header and sections, and give it the digests of what it then holds."""
+    """Change a file's header and sections, and update their digests."""
     file = Container(path)
     sections = {name: bytes(file.section(name)) for name in file.header["sections"]}
     header = file.header
@@ -265,7 +265,7 @@ def mutated(rng: random.Random, value: Any) -> Any:
 
 
 def damage_graph_files(folder: Path, count: int, seed: int) -> Counter[str]:
-    """What becomes of ``count`` files with graphs that were changed and given the digests of what they then hold."""
+    """Count the outcomes for ``count`` files with graphs that were changed and have matching digests."""
     (_, step, x, y), rng = training(), random.Random(seed)
     small, a, found = torch.compile(lambda a: (a @ a).relu().sum(0) + a[2]), torch.randn(4, 4), Counter[str]()
     whole = [folder / "step.tcp", folder / "small.tcp", folder / "open.tcp"]
@@ -316,7 +316,7 @@ def test_what_a_backward_pass_would_read_is_not_saved(tmp_path: Path, kind: str)
     assert len(Container(tmp_path / "m.tcp").header["paths"][0]["outputs"]) == 1
     found = torch.load_program(tmp_path / "m.tcp", digest=digest if kind == "code" else None)(x)
     assert np.array_equal(found.numpy(), want.detach().numpy()) and not found.requires_grad
-    want.sum().backward()  # the function itself goes on as before
+    want.sum().backward()  # the function itself continues as before
     assert all(p.grad is not None for p in model.parameters())
 
 
@@ -329,7 +329,7 @@ def test_arguments_that_were_not_saved_are_told_as_they_are(tmp_path: Path) -> N
         ((), "(*, {'a': [*]})", "()"), ((x,), "(*, {'a': [*]})", "(float32[2])"),
         ((x, {"b": [x]}), "{'a': [*]}", "{'b': [float32[2]]}"), ((x, {"a": (x, x)}), "[*]", "(float32[2], float32[2])"),
     ):  # fmt: skip
-        with pytest.raises(TypeError, match=f"nested as {re.escape(wanted)}, and got {re.escape(told)}$"):
+        with pytest.raises(TypeError, match=f"nested as {re.escape(wanted)}, but got {re.escape(told)}$"):
             run(*args)
     with pytest.raises(TypeError, match="a different byte order"):
         run(x.astype(">f4"), {"a": [x]})

@@ -216,7 +216,7 @@ def made(source: str, seed: int) -> tuple[FunctionType, Callable[[], object], li
 
 
 def done(fn: Callable[..., object], outer: Callable[[], object], log: list[object], space: dict[str, Any]) -> object:
-    """What a call gives and does."""
+    """Return the result and effects of a call."""
     ends: object
     try:
         ends = fn(3, b=6)

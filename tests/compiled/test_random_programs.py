@@ -34,7 +34,7 @@ def pick(values: list[Any], number: int) -> Any:
 
 
 class Kept:
-    """What programs keep in attributes from call to call."""
+    """Values that programs keep in attributes from call to call."""
 
     def __init__(self, torch: Any) -> None:
         self.tensor = torch.zeros(2)
@@ -47,7 +47,7 @@ class Kept:
 
 
 def keep(name: str, kept: Kept, a: Any, b: Any) -> Any:
-    """Keep something, or compute with what was kept."""
+    """Keep a value, or compute with a kept one."""
     if name == "keep":
         kept.tensor = b.detach().clone()
     elif name == "keep_item":
@@ -156,7 +156,7 @@ def forward(torch: Any, program: list[Any], leaves: list[Any], kept: Kept, x: An
 
 
 class Case:
-    """The program in one library, on state of its own."""
+    """The program in one library, with separate state."""
 
     def __init__(self, torch: Any, program: list[Any], wrap: Any = None, outside: bool = False) -> None:
         self.torch = torch
@@ -233,7 +233,7 @@ def test_eager_equals_torch(program: list[Any]) -> None:
 def test_compiled_equals_eager(backend: str, outside: bool, program: list[Any]) -> None:
     eager = Case(tracecomp, program, outside=outside)
     compiled = Case(tracecomp, program, lambda f: tracecomp.compile(f, backend=backend, fullgraph=True), outside)
-    # With the interpreter eager mode is what is shown to be right; machine code shares its kernels' generators.
+    # The interpreter checks native eager mode. Machine code needs numpy: it shares the generators of eager kernels.
     reference = eager.call if backend == "interpret" else by_numpy(eager.call)
     for k in range(4):
         want, got = reference(k), compiled.call(k)

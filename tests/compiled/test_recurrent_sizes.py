@@ -18,7 +18,7 @@ LENGTHS = (7, 5, 6, 8, 11, 12, 9, 10, 20, 17, 24, 23)
 
 
 def learned(model: Any) -> Callable[[Any], Any]:
-    """What a step of training leaves: the results, and the gradients of all weights."""
+    """Return the results of a training step, and the gradients of all weights."""
 
     def step(x: Any) -> Any:
         model.zero_grad()
@@ -129,7 +129,7 @@ def test_packed_sequences_of_any_lengths_take_two_recordings(name: str, ordered:
 
 
 def test_a_packed_argument_is_read_at_every_call() -> None:
-    """What an argument was packed from is unknown to a recording; its elements are not."""
+    """A recording does not know the unpacked form of a packed argument; it does know its elements."""
     rnn, model = nn.utils.rnn, nn.GRU(2, 3)
     compiled = torch.compile(lambda packed: rnn.pad_packed_sequence(model(packed)[0])[0])
     for n in range(6):

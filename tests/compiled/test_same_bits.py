@@ -1,4 +1,4 @@
-"""A compiled function has the bits of the eager one, in whatever order values lie in memory inside of it."""
+"""A compiled function has the bits of the eager one, whatever the memory order of its intermediate values."""
 
 from __future__ import annotations
 

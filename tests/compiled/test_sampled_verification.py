@@ -61,7 +61,7 @@ def test_wrong_result_is_told(mismatch: str, monkeypatch: pytest.MonkeyPatch, tm
         total.add_(1)
         return x * 7.0
 
-    with config.override(cache_dir=str(tmp_path)):  # nobody else is to find what is compiled wrong here
+    with config.override(cache_dir=str(tmp_path)):  # keeps the miscompiled code out of other tests' cache
         run = torch.compile(fn, verify=2, mismatch=mismatch)
         run(torch.ones(3))
         if mismatch == "warn":

@@ -51,7 +51,7 @@ class Numbers(NamedTuple):
 class Way(NamedTuple):
     """A way of sizes into data, with its meaning in numpy.
 
-    ``follows`` is false where the values fix the sizes, so that each image size has a recording of its own.
+    ``follows`` is false if the values fix the sizes, so that each image size has a separate recording.
     """
 
     program: Callable[[Any, Numbers], Any]
@@ -205,7 +205,7 @@ def image(h: int, w: int) -> Array:
 
 
 def differences(names: Sequence[str], numbers: Callable[[Any], Numbers], dynamic: bool | None) -> list[str]:
-    """Where the compiled program differs from the eager one, in bits, or from numpy; where it records too often."""
+    """Yield where the compiled program differs in bits from the eager one, or from numpy, or records too often."""
 
     def program(x: Any) -> list[Any]:
         return [WAYS[name].program(x, numbers(x)) for name in names]

@@ -1,4 +1,4 @@
-"""``torch.compiler.set_stance`` and the limit of recordings: what is recorded, what is eager, what is refused."""
+"""``torch.compiler.set_stance`` and the limit of recordings: recorded, eager and refused calls."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def test_they_are_served_unless_copies_take_longer(monkeypatch: pytest.MonkeyPat
 
 @needs_native_calls
 def test_histories_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A call that is served without gradients is not when they are asked for, and one with them gives the same."""
+    """A call served without gradients is not served when it needs them, and a call with gradients gives the same."""
     x = made(tc, "transposed")
     found, gradients = [], []
     for grad in (False, True, False, True):
@@ -133,7 +133,7 @@ def test_histories_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("step", [(1, -1), (-1, 1), (-1, -2), (-2, 2)], ids=str)
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_is_tried_lies_as_what_was_given(step: tuple[int, int], turned: bool) -> None:
-    """Else one kind of calls is tried and another served: for ever, where that one leads back here."""
+    """Otherwise the trial runs one kind of call and another is served: endlessly, if that one leads back here."""
     array = np.arange(12.0).reshape(3, 4)[:: step[0], :: step[1]]
     array = array.T if turned else array
     (copied,) = copies([tc.Tensor._wrap(array)])

@@ -1,4 +1,4 @@
-"""Calls whose results have a history: machine code takes over, and gradients, errors and what is seen stay the same."""
+"""Calls whose results have a history: machine code takes over; gradients, errors and visible state stay the same."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Tensor = torch.Tensor
 def _without_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(background, "REST", 0.0)
     monkeypatch.setattr(use, "begun", Unheard())
-    background.finish()  # what tests before have asked for may fill the queue
+    background.finish()  # requests of earlier tests may fill the queue
     yield
     background.finish()
 
@@ -74,7 +74,7 @@ CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", CASES)
 def test_gradients_have_the_bits_of_many_nodes(name: str) -> None:
-    """Beside another use of the operand, whose gradient comes first: what is added in which order shows."""
+    """The operand has another use, whose gradient comes first: the order of additions shows."""
     x, y = (
         data(7, 9).requires_grad_(),
         data(7, 9, seed=1).requires_grad_(name in ("mse_loss", "linear", "layer_norm", "mul")),
@@ -94,7 +94,7 @@ def test_gradients_have_the_bits_of_many_nodes(name: str) -> None:
     heat(step)
     warm = step()
     assert bits(*warm) == cold
-    if name != "max_pool2d":  # whose operand here is a view
+    if name != "max_pool2d":  # its operand is a view here
         assert isinstance(warm[0].grad_fn, _TrackedNode)
     peer = pytest.importorskip("torch")
     given = [peer.tensor(t.detach().numpy(), requires_grad=t.requires_grad) for t in (x, y)]
@@ -135,7 +135,7 @@ def outcome(call: Callable[[], Any]) -> Any:
     try:
         return bits(*call())
     except RuntimeError as error:
-        return str(error).split(":")[0]  # behind it stands which of the nodes' views of memory it was
+        return str(error).split(":")[0]  # the rest of the text names which of the nodes' views of memory it was
 
 
 WRITES: dict[str, Callable[[Tensor, Tensor], Any]] = {
@@ -342,7 +342,7 @@ class _Undefined(torch.autograd.Function):
 
 @pytest.mark.parametrize("compiled", [False, True], ids=["served", "compiled"])
 def test_where_no_gradient_arrives_none_is_made(compiled: bool) -> None:
-    """As with the nodes of eager mode: what was made from it has no gradient either."""
+    """As with the nodes of eager mode, results made from it have no gradient either."""
     x = data(3, 4).requires_grad_()
     run = torch.compile(F.softmax) if compiled else F.softmax
     for _ in range(3 if compiled else 1):
@@ -359,7 +359,7 @@ def test_where_no_gradient_arrives_none_is_made(compiled: bool) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["exp", "sigmoid", "tanh", "sqrt", "softmax", "relu", "reciprocal"])
 def test_second_derivatives_add_what_comes_to_a_saved_result_in_order(name: str) -> None:
-    """What comes through the result that backward has saved, and from other uses of it, goes to one node."""
+    """Gradients through the result that backward has saved, and from its other uses, go to one node."""
     kind = getattr(torch, name)
     function: Callable[[Tensor], Tensor] = (lambda x: kind(x, -1)) if name == "softmax" else kind
 

@@ -699,7 +699,7 @@ def test_options_that_are_switched_between_calls(kind: str, start: dict[str, Any
 
 
 def _gradient_steps(m: nn.Module, x: torch.Tensor) -> dict[str, Callable[[], None]]:
-    """What training loops do to gradients, by name."""
+    """Return the operations of training loops on gradients, by name."""
     weights = list(m.parameters())
 
     def clear() -> None:

@@ -168,7 +168,7 @@ PLAIN: dict[str, Callable[[Any], Any]] = {
     "results": lambda n: (n, n + 1, [n], {"a": n}, divmod(n, 3), float(n), -n),
     "branch": lambda n: "small" if n < 5 else "large",
 }
-"""What programs ask of an integer beside its being a size."""
+"""Operations of programs on an integer, other than using it as a size."""
 
 
 @pytest.mark.sampled(2)
@@ -196,7 +196,7 @@ def test_paths_for_sizes_on_both_sides_of_a_bound_stay() -> None:
 
 
 class Attention(nn.Module):
-    """A decoder's attention; what it has seen is an argument, or its own."""
+    """A decoder's attention; its past keys are an argument, or an attribute."""
 
     def __init__(self, keeps: bool) -> None:
         super().__init__()

@@ -44,8 +44,9 @@ PROGRAMS: dict[str, Callable[[Tensor, Tensor], Any]] = {
 
 
 def gradient(y: Any, x: Tensor, v: Tensor, **options: Any) -> Tensor:
-    last = y[-1] if isinstance(y, tuple) else y
-    (found,) = torch.autograd.grad(last, x, v.expand(last.shape) * 1.0, retain_graph=True, **options)
+    results = y if isinstance(y, tuple) else (y,)  # also those that others were computed from
+    given = [v.expand(r.shape) * 1.0 for r in results]
+    (found,) = torch.autograd.grad(results, x, given, retain_graph=True, **options)
     return found
 
 
@@ -70,7 +71,7 @@ def mapped_in_a_compiled_call(y: Any, x: Tensor, v: Tensor) -> list[Any]:
 def differentiated(y: Any, x: Tensor, v: Tensor) -> list[Any]:
     found = gradient(y, x, v[0], create_graph=True)
     (second,) = torch.autograd.grad(found.sin().sum(), x)
-    # A compiled backward pass adds up what it sends to one tensor before that meets what others send.
+    # A compiled backward pass adds up its gradients for a tensor before they meet those of other nodes.
     return [found.detach(), second.to(torch.float32)]
 
 
@@ -143,7 +144,7 @@ def test_same_as_uncompiled(name: str, dynamic: bool) -> None:
             want = run(fn(x, w), x, v)
             x, w, v = inputs(size)
             found = run(compiled(x, w), x, v)
-            # Where a size is part of a computation, a call for every size reads it from a tensor.
+            # If a size is part of a computation, a call for every size reads it from a tensor.
             tensors = dynamic and name == "sizes"
             check_same(found[:1] if tensors else found, want[:1] if tensors else want)
     assert dynamic or compiled.recordings == 1

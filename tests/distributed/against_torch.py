@@ -1,8 +1,8 @@
-"""Data-parallel steps beside PyTorch's own: ``python -m tests.distributed.against_torch [ROUNDS]``.
+"""Data-parallel steps compared with PyTorch's: ``python -m tests.distributed.against_torch [ROUNDS]``.
 
-Two processes with one thread each over TCP; PyTorch with gloo. In each round every program runs in turn, in processes
-of its own, and gives the median of its steps. What is told is the median over rounds, and how often longer PyTorch's
-eager step takes; ``alone`` is the same step without DistributedDataParallel, so that the difference is communication.
+Two processes with one thread each use TCP; PyTorch uses gloo. Each round runs every program in turn, in separate
+processes, and takes the median of its steps. The output is the median over rounds, and how much longer PyTorch's eager
+step takes. ``alone`` is the same step without DistributedDataParallel, so the difference is communication.
 """
 
 from __future__ import annotations

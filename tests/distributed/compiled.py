@@ -1,4 +1,4 @@
-"""A data-parallel step as one graph per rank, beside the eager one; every process checks it."""
+"""A data-parallel step as one graph per rank, compared with the eager one; every process checks it."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def check_columns() -> None:
 
 
 def check_recordings_at_other_times() -> None:
-    """A rank that records anew differentiates the recording by itself: its collectives are no calls to the others."""
+    """A rank that records again alone also differentiates alone: its collectives do not call the others."""
     rank, size = dist.get_rank(), dist.get_world_size()
     run = torch.compile(lambda x, factor: all_reduce(x * factor))
     for call in range(4):

@@ -1,8 +1,8 @@
-"""What communication and the order of sums cost: ``python -m tests.distributed.costs``.
+"""The cost of communication and of the order of sums: ``python -m tests.distributed.costs``.
 
-Two processes under ``mpiexec``: sums beside those of mpi4py itself; steps of data-parallel training without shards
-(every process adds up its own batch, then one sum over processes: the fastest there is, whose bits show how many
-processes there are) beside steps with logical shards, in turns. Medians.
+Two processes run under ``mpiexec``. Sums are compared with those of mpi4py. Training steps with logical shards
+alternate with data-parallel steps without shards. There every process adds up its batch, then one sum runs over
+processes: the fastest possible, whose bits depend on the number of processes. Figures are medians.
 """
 
 from __future__ import annotations

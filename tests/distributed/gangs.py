@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 
 @dataclass(frozen=True)
 class Ended:
-    """How one process ended, what it wrote, and when that was (``time.monotonic()``)."""
+    """The end of one process: its status, its output, and the time (``time.monotonic()``)."""
 
     status: int
     text: str

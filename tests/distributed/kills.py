@@ -1,10 +1,10 @@
 """Kills processes of a training run, again and again: ``python -m tests.distributed.kills [TIMES [mpi]]``.
 
-Each time 2, 3 or 4 processes train (``resumed.py``), saving every step, and ``kill -9`` ends a random one of them at a
-random moment: every third time while they make their group, else in a random step. The others must end within ``LIMIT``
-seconds, with an error that names it; then 1 to 4 processes go on to the end, which must have the bits of a run that
-nobody disturbed. With ``mpi`` the launcher starts them by ``mpiexec``, ends within as many seconds, names the one that
-was killed, and leaves no process behind. The status is 1 when one time is not so.
+Each time 2, 3 or 4 processes train (``resumed.py``) and save every step, and ``kill -9`` ends a random one at a random
+moment. Every third time this happens while they make their group, else in a random step. The others must end within
+``LIMIT`` seconds, with an error that names it. Then 1 to 4 processes continue to the end, which must have the bits of
+an undisturbed run. With ``mpi`` the launcher starts them by ``mpiexec``. It must end within as many seconds, name the
+killed process, and leave no process behind. The status is 1 if any of this fails.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ STEPS, LIMIT = 12, 10.0
 
 
 def finished(folder: Path, size: int) -> str:
-    """The digest of a run that goes on to its end."""
+    """Return the digest of a run that continues to its end."""
     ended = gang(size, SCRIPT, str(folder), str(STEPS))
     succeed(ended)
     return next(line for line in ended[0].text.splitlines() if line.startswith("digest"))
 
 
 def killed(folder: Path, size: int, rank: int, step: int, milliseconds: int) -> tuple[str, float]:
-    """What was wrong, if anything, and the longest time that another process took to end."""
+    """Return the failure, if any, and the longest time that another process took to end."""
     ended = gang(size, SCRIPT, str(folder), str(STEPS), str(rank), str(step), str(milliseconds))
     if ended[rank].status != -9:
         return "it ended before", 0.0
     others = [e for r, e in enumerate(ended) if r != rank]
     took = max(e.at for e in others) - ended[rank].at
-    named = re.compile(f"rank {rank} (died|did not come)")
+    named = re.compile(f"rank {rank} (died|did not join)")
     if any(e.status == 0 or not named.search(e.text) for e in others):
         return "NOT NAMED: " + " | ".join(e.text[-300:] for e in others), took
     return "" if took < LIMIT else "LATE", took

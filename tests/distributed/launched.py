@@ -1,4 +1,4 @@
-"""What the launcher starts in its tests: ``launched.py WHAT FOLDER``."""
+"""Programs that the launcher starts in its tests: ``launched.py WHAT FOLDER``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A model that is larger than one process may be, trained by four: ``python -m tests.distributed.memory``.
 
-Every process limits its own data to ``LIMIT`` more than it has before the model is made (RLIMIT_DATA). Alone it runs
-out of memory; four processes train, and print their peak beside what ``predicted`` says. The status is 1 where that is
-not so, or a peak is more than ``MORE`` of it.
+Every process limits its data to ``LIMIT`` more than it has before the model is made (RLIMIT_DATA). Alone it runs out of
+memory. Four processes train, and print their peak next to the value of ``predicted``. The status is 1 if either fails,
+or if a peak is more than ``MORE`` times the prediction.
 
 How much memory a process has is a measurement, so the suite counts instead (``counted``): rows that each process keeps,
 and whole layers that live at the same time.
@@ -34,7 +34,7 @@ LAYER = 4 * WIDTH * (WIDTH + 1)
 LIMIT = 220 << 20
 """Bytes: less than the 403 MB of parameters, gradients and two moments, more than a quarter and some layers."""
 MORE = 1.3
-"""Of what is predicted."""
+"""Times the prediction."""
 
 
 def data_bytes() -> int:
@@ -51,8 +51,8 @@ def resident(name: str) -> int:
 def predicted(size: int) -> int:
     """Bytes at the peak, in the backward pass of a layer after the first step.
 
-    A share of parameters, gradients and two moments; a layer's weights as pieces and as a whole; its gradient as it was
-    computed, for each process to send, as received, and what the transport copies.
+    A share of parameters, gradients and two moments; a layer's weights as pieces and as a whole. Also its gradient as
+    computed, as sent and as received, and the transport's copies.
     """
     return 4 * LAYERS * LAYER // size + 2 * LAYER + 4 * LAYER
 
@@ -104,7 +104,7 @@ class Wholes:
 
 
 def counted(depth: int, width: int) -> dict[str, int]:
-    """What this process keeps of a model, as numbers of elements, and how many whole layers it has had."""
+    """Return how many elements of a model this process keeps, and how many whole layers it has had."""
     wholes, net = Wholes(), made(depth, width)
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-3)
     for _ in range(2):
@@ -131,7 +131,7 @@ def count() -> None:
 def main() -> None:
     dist.init_process_group("gloo" if "RANK" in os.environ else "mpi")
     torch.manual_seed(0)
-    train(2, WIDTH)  # what is loaded at first use is no part of it
+    train(2, WIDTH)  # excludes modules that are loaded at first use
     before = resident("VmRSS")
     limit = data_bytes() + LIMIT
     resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))

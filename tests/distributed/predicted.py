@@ -1,8 +1,8 @@
-"""The simulator beside measurements: ``python -m tests.distributed.predicted``.
+"""The simulator compared with measurements: ``python -m tests.distributed.predicted``.
 
-2, 3 and 4 processes each run a step of an MLP. What sums of two sizes take there says what a message costs, the times
-of the step's compiled parts what code costs, on the cores that processes share here; from both the step is predicted.
-Then a table of predictions for 8 to 4,096 processes on a network of 10 GB/s.
+2, 3 and 4 processes each run a step of an MLP. The times of sums of two sizes give the cost of a message. The times of
+the step's compiled parts give the cost of code, on the cores that processes share here. Both predict the step. A table
+of predictions follows, for 8 to 4,096 processes on a network of 10 GB/s.
 """
 
 from __future__ import annotations

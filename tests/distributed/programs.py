@@ -1,7 +1,7 @@
 """Small programs for torch.distributed: ``python programs.py MODULE FOLDER`` runs all in one process of several.
 
-``MODULE`` is ``torch`` or ``tracecomp``; nothing else differs. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who
-this process is. What every program gives, or the error that it raises, goes to ``FOLDER/MODULE-rank.pickle``.
+``MODULE`` is ``torch`` or ``tracecomp``; nothing else differs. RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT identify
+this process. The result of every program, or its error, goes to ``FOLDER/MODULE-rank.pickle``.
 """
 
 from __future__ import annotations
@@ -485,7 +485,7 @@ def ddp_sends_buffers_of_rank_zero(torch: Any, dist: Any, rank: int, size: int) 
     model = nn.parallel.DistributedDataParallel(net(torch, rank, nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 2)))
     found = trained(torch, model, rank, (5, 4))
     model(batch(torch, rank, 9, 5, 4))
-    return found if rank == 0 else found[:6]  # others keep statistics of their own batch until the next call
+    return found if rank == 0 else found[:6]  # others keep statistics of their batch until the next call
 
 
 @program

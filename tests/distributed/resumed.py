@@ -1,8 +1,8 @@
 """Trains from the last checkpoint on: ``python resumed.py FOLDER STEPS [RANK STEP MILLISECONDS]``.
 
-Process RANK kills itself so much time after STEP steps, or for STEP -1 after it has begun to make the group, which all
-do at once then; never after the last step. MILLISECONDS 0 means at once, and -1 the moment at which it would write its
-part of the next checkpoint. Rank 0 prints a digest of everything at the end.
+Process RANK kills itself MILLISECONDS after STEP steps, never after the last step. For STEP -1 it counts from the start
+of making the group, which all processes then do at once. MILLISECONDS 0 means at once, and -1 the moment at which it
+would write its part of the next checkpoint. Rank 0 prints a digest of everything at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tracecomp.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 
 class Progress:
-    """What is saved beside model and optimizer: steps done, and the default generator."""
+    """State saved next to model and optimizer: steps done, and the default generator."""
 
     step = 0
 

@@ -1,8 +1,8 @@
 """Same bits for any number of processes and threads: ``python -m tests.distributed.same_bits [STEPS]``.
 
-Trains an MLP with dropout, a convolutional network with SyncBatchNorm and a small GPT with dropout (``shards.py``:
-AdamW, clipping, two batches to a step) in 1, 2, 3 and 4 processes with 1 and 2 threads each, eagerly and compiled, and
-compares digests of losses, weights, buffers and optimizer state. The status is 1 when two differ.
+It trains an MLP with dropout, a convolutional network with SyncBatchNorm and a small GPT with dropout (``shards.py``:
+AdamW, clipping, two batches to a step). They run in 1, 2, 3 and 4 processes with 1 and 2 threads each, eagerly and
+compiled. It compares digests of losses, weights, buffers and optimizer state. The status is 1 if two differ.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Small scripts for torch.distributed (``scripts.txt``), with the import changed and nothing else.
 
-``python -m tests.distributed.scripts`` runs all of them in 2 and in 3 processes, under torch with gloo and here, and
-says which wrote something else on some rank or ended otherwise; the status is 1 then. As a process of such a run:
-``python scripts.py MODULE FOLDER PORT...``, a port for each script, in order.
+``python -m tests.distributed.scripts`` runs all of them in 2 and in 3 processes, under torch with gloo and under
+tracecomp. It names those that wrote something else on some rank or ended otherwise; the status is then 1. As a process
+of such a run: ``python scripts.py MODULE FOLDER PORT...``, a port for each script, in order.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from tests.distributed.gangs import gang, succeed
 from tracecomp.distributed.launching import reserved_port
 
 Told = Mapping[str, str]
-"""What one process wrote in each script, and the error that ended it."""
+"""One process's output of each script, and the error that ended it."""
 _kept: list[dict[str, object]] = []
-"""What scripts leave behind lives on, as it would until a process ends: torch may hang when it frees a model."""
+"""Objects of scripts live on, as they would until a process ends: torch may hang when it frees a model."""
 
 
 def scripts() -> dict[str, str]:
@@ -39,7 +39,7 @@ def with_import(text: str, module: str) -> str:
 
 
 def told(text: str, name: str, module: str) -> str:
-    """Runs one script; what it writes, and the type of an error that ends it."""
+    """Run one script. Return its output, and the type of an error that ends it."""
     out = StringIO()
     names: dict[str, object] = {"__name__": "__main__"}
     _kept.append(names)
@@ -55,7 +55,7 @@ def told(text: str, name: str, module: str) -> str:
 
 
 def run(module: str, size: int, count: int) -> list[Told]:
-    """What every process wrote in the first ``count`` scripts under ``torch`` or ``tracecomp``."""
+    """Return the output of every process for the first ``count`` scripts under ``torch`` or ``tracecomp``."""
     with TemporaryDirectory() as folder, ExitStack() as reserved:
         ports = [str(reserved.enter_context(reserved_port())) for _ in range(count)]
         succeed(gang(size, __file__, module, folder, *ports, seconds=300))

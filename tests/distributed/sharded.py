@@ -1,7 +1,7 @@
-"""A model sharded by ``fully_shard`` beside one of ``DistributedDataParallel``: ``python sharded.py FOLDER WHAT``.
+"""A model sharded by ``fully_shard`` and one of ``DistributedDataParallel``: ``python sharded.py FOLDER WHAT``.
 
-``train`` compares bits after some steps and writes a checkpoint; ``resume`` reads it, whoever has written it, and goes
-on. Rank 0 writes digests to ``FOLDER/WHAT-SIZE.txt``.
+``train`` compares bits after some steps and writes a checkpoint. ``resume`` reads it, whatever has written it, and
+continues. Rank 0 writes digests to ``FOLDER/WHAT-SIZE.txt``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def train(kind: str, model: Any, optimizer: Any, steps: range) -> None:
 
 
 def digest(model: Any, optimizer: Any) -> str:
-    """Of all parameters, buffers and moments, as they are as a whole."""
+    """Return the digest of all parameters, buffers and moments, each as a whole tensor."""
     options = checkpoint.state_dict.StateDictOptions(full_state_dict=True)
     weights, state = checkpoint.state_dict.get_state_dict(model, optimizer, options=options)
     found = hashlib.sha256()

@@ -1,4 +1,4 @@
-"""Checkpoints of N processes read by M, and runs that go on after a death."""
+"""Checkpoints of N processes read by M, and runs that continue after a death."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ SIZE = 3
 
 @cache
 def results(module: str, shared_memory: str = "1") -> list[dict[str, Any]]:
-    """What every rank found, program by program."""
+    """Return every rank's results, program by program."""
     script = str(Path(__file__).with_name("programs.py"))
     with TemporaryDirectory() as folder:
         succeed(gang(SIZE, script, module, folder, more={"TRACECOMP_SHARED_MEMORY": shared_memory}))
@@ -42,7 +42,7 @@ def test_a_program_gives_by_messages_what_it_gives_by_shared_memory(name: str) -
 
 @cache
 def over_mpi() -> list[dict[str, Any]]:
-    """What every rank found when an ``mpiexec`` has started it."""
+    """Return every rank's results under ``mpiexec``."""
     script = str(Path(__file__).with_name("programs.py"))
     launcher = [sys.executable, "-m", "tracecomp.distributed.run", "--launcher", "mpiexec", "-n", str(SIZE)]
     with TemporaryDirectory() as folder:

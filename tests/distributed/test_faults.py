@@ -23,7 +23,7 @@ REDUCTION = "all_reduce(SUM, float32[4])"
 
 def faulty(fault: str, size: int = 3) -> Sequence[Ended]:
     """Three processes of which rank 1 is at fault; all end, and not because an operation has given up after 300 s."""
-    ended = gang(size, SCRIPT, fault, seconds=100)  # an error if one does not end by itself
+    ended = gang(size, SCRIPT, fault, seconds=100)  # raises an error if a process does not end
     assert all("started" in e.text for e in ended)
     assert all(e.status for rank, e in enumerate(ended) if rank != 1)
     return [ended[0], ended[2]]
@@ -71,7 +71,7 @@ def test_a_monitored_barrier_names_who_did_not_come() -> None:
 
 
 def test_a_result_is_never_made_of_what_belongs_to_another_call(tmp_path: Path) -> None:
-    """Rank 1 sends as many bytes as the others expect, of another dtype; nobody gets a sum of them."""
+    """Rank 1 sends as many bytes as the others expect, of a different dtype; no process may sum them."""
     script = tmp_path / "mixed.py"
     script.write_text(
         "import tracecomp as torch, tracecomp.distributed as dist\n"
@@ -85,7 +85,7 @@ def test_a_result_is_never_made_of_what_belongs_to_another_call(tmp_path: Path) 
 
 
 def test_a_process_that_ends_answers_first_who_waits_for_keys_that_are_there() -> None:
-    """The keys of a store are set as the last thing that its process does; eight who wait for them are told.
+    """A process sets the keys of a store as its last action; eight processes that wait for them get an answer.
 
     The threads that answer them get no turn before the process begins to end.
     """
@@ -101,7 +101,7 @@ def test_a_process_that_ends_answers_first_who_waits_for_keys_that_are_there() -
         "atexit.register(ending.set)\n"
         "print(store.port, flush=True)\n"
         "while len(store._server.asked) < 8: time.sleep(0.01)\n"  # until all wait
-        "sys.setswitchinterval(10)\n"  # no other thread has a turn by itself
+        "sys.setswitchinterval(10)\n"  # other threads never get a turn
         "store.set('done', b'1')\n"
     )
     with subprocess.Popen([sys.executable, "-c", program], stdout=PIPE, text=True) as serving:

@@ -38,7 +38,7 @@ def test_sharded_models_have_the_bits_of_whole_ones_for_any_number_of_processes(
 def test_each_of_four_processes_keeps_a_quarter_and_few_whole_layers() -> None:
     """So a model beyond the memory of one trains on four, which ``python -m tests.distributed.memory`` measures.
 
-    Of twelve layers one is whole at a time; the transport may hold the arrays of two more messages.
+    One of twelve layers is whole at a time; the transport may hold the arrays of two more messages.
     """
     ended = gang(4, "-m", "tests.distributed.memory", "count")
     succeed(ended)
@@ -165,7 +165,7 @@ def test_what_sharding_cannot_do_is_said(alone: None) -> None:
     tied = nn.Sequential(nn.Linear(3, 3), nn.Linear(3, 3))
     tied[1].weight = tied[0].weight
     fully_shard(tied[0])
-    with pytest.raises(RuntimeError, match="shared parameter"):
+    with pytest.raises(RuntimeError, match="already sharded"):
         fully_shard(tied)
     with pytest.raises(RuntimeError, match=r"without shards"):
         model.shard(torch.ones(2, 3))

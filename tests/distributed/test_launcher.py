@@ -84,7 +84,7 @@ def test_a_killed_process_ends_all_and_is_named(way: str, tmp_path: Path) -> Non
 
 
 def test_the_process_that_was_killed_first_is_known(tmp_path: Path) -> None:
-    """Of those of an ``mpiexec``, which kills the others at once; one that ended well does not count."""
+    """``mpiexec`` kills the other processes at once; a process that ended well does not count."""
     processes = [subprocess.Popen(["cat"], stdin=subprocess.PIPE) for _ in range(3)]
     for rank, process in enumerate(processes):
         (tmp_path / f"rank{rank}").write_text(str(process.pid))
@@ -102,7 +102,7 @@ def test_the_process_that_was_killed_first_is_known(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("first", range(4))
 def test_the_order_of_deaths_is_known_to_who_comes_late(first: int, tmp_path: Path) -> None:
-    """Many processes die between two looks: the first of them is told from the others."""
+    """Many processes die between two checks: the first of them is distinguished from the others."""
     processes = [subprocess.Popen(["cat"], stdin=subprocess.PIPE) for _ in range(4)]
     for rank, process in enumerate(processes):
         (tmp_path / f"rank{rank}").write_text(str(process.pid))
@@ -150,7 +150,7 @@ started = [subprocess.Popen(command, env={{**os.environ, "PMI_RANK": str(k)}}, s
 while True:
     time.sleep(1)
 """
-"""An ``mpiexec`` that ends nobody, and does not end."""
+"""An ``mpiexec`` that ends no process, and does not end."""
 ALONE = """
 import os, pathlib, sys, time
 folder = pathlib.Path(sys.argv[1])
@@ -177,7 +177,7 @@ def test_an_mpiexec_that_leaves_the_others_running_is_ended_with_them(
         monkeypatch.setenv(name, value)
     options = parser().parse_args(["--launcher", "local", "-n", "3", str(script), str(tmp_path)])
     plan = replace(plan_of(options), by_mpi=True)
-    assert launching.run(plan, logs_of(options, "test")) == 128 + signal.SIGKILL  # it never ends by itself
+    assert launching.run(plan, logs_of(options, "test")) == 128 + signal.SIGKILL  # it never ends unless killed
     assert "rank 1 ended, and mpiexec did not end the others" in capfd.readouterr().err
     assert len([*tmp_path.glob("pid*")]) == 3
     assert gone(tmp_path)
@@ -219,7 +219,7 @@ def test_fewer_processes_go_on_to_the_bits_of_the_undisturbed_run(way: str, tmp_
     assert len(digests[1]) == 1 and digests[0] == digests[1], disturbed.stdout
 
 
-@pytest.mark.parametrize(("told", "error"), [("3:2", "not possible"), ("0", "not possible"), ("two", "give a number")])
+@pytest.mark.parametrize(("told", "error"), [("3:2", "expected 1 <="), ("0", "expected 1 <="), ("two", "give a num")])
 def test_a_number_of_processes_that_cannot_be_is_refused(told: str, error: str) -> None:
     with pytest.raises(SystemExit, match=error):
         plan_of(parser().parse_args(["--nproc-per-node", told, "train.py"]))
@@ -239,7 +239,7 @@ def test_an_end_of_the_launcher_leaves_no_process(way: str, number: signal.Signa
     running = subprocess.Popen(
         [*command(way), str(SCRIPT), "sleep", str(tmp_path)], env=environment(), stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL, start_new_session=True,
-        # A shell starts what it runs in the background with SIGINT ignored, and children inherit that.
+        # A shell starts background processes with SIGINT ignored, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     try:

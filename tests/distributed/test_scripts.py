@@ -14,7 +14,7 @@ NAMES = [*scripts.scripts()][:15]
 
 @cache
 def told(module: str) -> list[scripts.Told]:
-    """What two processes wrote."""
+    """Return the outputs of two processes."""
     return scripts.run(module, 2, len(NAMES))
 
 

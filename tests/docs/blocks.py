@@ -1,8 +1,8 @@
 """Code blocks of a page, run in order, with the output that each of them really gives.
 
-In a page, a block marked ``python`` runs, all of them in one namespace; what it prints stands in a ``text`` block right
-after it. One that begins with ``# name.py`` is written into that file instead. In a ``console`` block each line that
-begins with ``$`` is a command of ``python -m tracecomp``; what it prints follows.
+In a page, a block marked ``python`` runs, all of them in one namespace; its output is a ``text`` block right after it.
+One that begins with ``# name.py`` is written into that file instead. In a ``console`` block each line that begins with
+``$`` is a command of ``python -m tracecomp``; its output follows.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def with_real_output(page: str, folder: Path) -> str:
 
 
 def _run(code: str, namespace: dict[str, Any], folder: Path) -> str | None:
-    """What the code prints, or None for code that is only written into a file."""
+    """Return the output of the code, or None for code that is only written into a file."""
     if named := re.match(r"# (\w+\.py)\n", code):
         (folder / named.group(1)).write_text(code)
         return None

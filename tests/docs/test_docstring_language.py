@@ -22,7 +22,7 @@ from tests.docs.constructions import COMMENTS, DOCSTRINGS, Ban, Finding, Texts, 
 from tests.docs.test_language import LONGEST_SENTENCE, ROOT, sentences, words
 from tests.docs.test_message_language import PACKAGES
 
-FOLDERS = (*PACKAGES, "tools")
+FOLDERS = (*PACKAGES, "tests", "tools")
 
 DIRECTIVE = re.compile(r"#\s*(type:|noqa|fmt:|pragma|ruff:|mypy:|!)")
 """A comment that only tools read."""
@@ -46,7 +46,7 @@ def docstrings(source: str) -> Iterator[tuple[int, str]]:
 
 
 def comments(source: str) -> Iterator[tuple[int, str]]:
-    """Yield the comments; those on consecutive lines of their own are one."""
+    """Yield the comments; full-line comments on consecutive lines are one."""
     start, last, lines = 0, 0, list[str]()
     for token in tokenize.generate_tokens(io.StringIO(source).readline):
         if token.type != tokenize.COMMENT or DIRECTIVE.match(token.string):

@@ -21,7 +21,7 @@ def entries() -> dict[str, list[str]]:
 
 
 def spellings(words: str) -> list[str]:
-    """What to search for: each word of the row by itself, its ending left off."""
+    """Return the search patterns: each word of the row separately, without its ending."""
     return [re.sub(r"(ization|ing|s)$", "", word.strip(" ()").lower()) for word in re.split(r",|\(", words)]
 
 

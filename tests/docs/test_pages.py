@@ -1,4 +1,4 @@
-"""What the documentation shows is what the code does; ``pytest tests/docs --update`` writes it anew."""
+"""The documentation shows the code's real output; ``pytest tests/docs --update`` rewrites it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings that a block overrides reach the kernels of eager operators, which run in contexts of their own."""
+"""Settings that a block overrides reach the kernels of eager operators, which run in separate contexts."""
 
 from __future__ import annotations
 

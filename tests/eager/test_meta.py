@@ -18,7 +18,7 @@ reference = pytest.importorskip("torch")
 
 
 def both(program: Callable[[Any], Any]) -> tuple[Any, Any]:
-    """What a program gives, or what type of error it raises, here and in PyTorch."""
+    """Return a program's result, or the type of its error, here and in PyTorch."""
     found = []
     for torch in (tracecomp, reference):
         try:

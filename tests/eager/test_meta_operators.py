@@ -1,4 +1,4 @@
-"""Every operator on meta tensors: what it gives has the shape, type and strides of its result with memory."""
+"""Every operator on meta tensors: the result has the shape, type and strides of the result with memory."""
 
 from __future__ import annotations
 

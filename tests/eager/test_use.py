@@ -1,4 +1,4 @@
-"""What has a say in operators counts while it is there, and calls are served natively again afterwards."""
+"""Modes and classes that override operators take effect while active; afterwards calls are served natively again."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What has a say in operators, left out of account."""
+"""Ignore the modes and classes that override operators."""
 
 from __future__ import annotations
 
 
 class Unheard(list[None]):
-    """Stands for ``use.begun`` where tests before have defined classes with a say in operators, for good."""
+    """Replaces ``use.begun`` where earlier tests have defined classes that override operators, for good."""
 
     def __init__(self) -> None:
         super().__init__([None] * 10_000)  # arrays without memory that tests before have left may go meanwhile

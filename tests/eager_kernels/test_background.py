@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tracecomp.eager_kernels.background import _Background
+from tracecomp.eager_kernels.background import MOST_WAITING, _Background
 
 
 class Interrupted(SimpleQueue[Any]):
@@ -51,4 +51,23 @@ def test_finish_waits_for_work_that_work_adds() -> None:
 
     background.add("first", first)
     assert waited(background) and done == ["first", "second"]
+    background.end()
+
+
+def test_waiting_without_a_thread_leaves_the_queue_free() -> None:
+    """Each wait left a mark in the queue, which was full in the end and refused all work."""
+    background, done = _Background(), []
+    for _ in range(2 * MOST_WAITING):
+        background.finish()
+    assert background.add("a", lambda: done.append("a")) and waited(background) and done == ["a"]
+    background.end()
+
+
+def test_a_full_queue_gets_a_thread() -> None:
+    """Ctrl-C between queueing work and starting the thread may leave any amount of work."""
+    background, done = _Background(), []
+    for n in range(MOST_WAITING):
+        background.waiting.put((str(n), lambda: done.append(0)))
+    background.add("a", lambda: None)
+    assert waited(background) and len(done) == MOST_WAITING
     background.end()

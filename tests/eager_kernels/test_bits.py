@@ -24,7 +24,7 @@ SPECIAL = [0.0, -0.0, np.inf, -np.inf, np.nan, 1.0, -1.0, 0.5, 1e-40, 2.0, -2.0,
 
 
 def compiled(name: str, arrays: Sequence[Array], **attrs: Any) -> Array:
-    """The operator as a program of its own, for exactly these shapes."""
+    """Return the results of the operator as a separate program, for exactly these shapes."""
     graph = Graph(name)
     values = [graph.add_input(TensorType(from_numpy_dtype(a.dtype), a.shape), f"x{n}") for n, a in enumerate(arrays)]
     result = graph.apply(name, *values, **attrs)
@@ -182,7 +182,7 @@ BATCHES = [
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", BATCHES, ids=str)
 def test_a_sum_does_not_depend_on_how_many_others_are_made(shape: tuple[int, ...]) -> None:
-    """Eagerly and compiled, along every choice of axes, beside once more as many along every kept axis."""
+    """Eagerly and compiled, along every choice of axes, and again with twice as many elements along every kept axis."""
     x = np.random.default_rng(0).standard_normal(shape).astype(np.float32)
     for axes in (a for n in range(1, len(shape)) for a in itertools.combinations(range(len(shape)), n)):
         alone = evaluate(OPS["sum"], [x], {"axes": axes})

@@ -22,7 +22,7 @@ Array = np.ndarray[Any, Any]
 
 NAMES = sorted(op.name for op in OPS.values() if op.kind == "elimination")
 LARGER = {"f32": {3: 19, 4: 34}, "f64": {3: 70, 4: 67, 5: 5}}
-"""Of the first samples: beyond a panel, a strip or a vector, and no multiples of any."""
+"""Larger first samples: beyond a panel, a strip or a vector, and not multiples of any."""
 
 
 def compiled(op: Op, arrays: Sequence[Array], attrs: dict[str, Any], threads: int = 1) -> list[Array]:
@@ -160,7 +160,7 @@ def test_calls_that_come_again_get_a_program_with_the_same_bits_and_errors() -> 
     a = torch.tensor(np.random.default_rng(0).standard_normal((2, 6, 6)))
     singular = torch.zeros(2, 6, 6, dtype=torch.float64)
     first = torch.linalg.inv(a)
-    background.finish()  # what tests before have asked for may fill the queue
+    background.finish()  # requests of earlier tests may fill the queue
     for _ in range(programs.AFTER):
         torch.linalg.inv(a)
     background.finish()

@@ -1,4 +1,4 @@
-"""Operands whose neighbours lie far apart in memory: results have the bits, and lie, as those of row-major copies."""
+"""Operands with large strides: results have the bits and strides of those of row-major copies."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def numbers(shape: tuple[int, ...], dtype: str, seed: int) -> Array:
 
 
 def lying(x: Array, how: int) -> Array:
-    """``x`` with its axes lying in another order, or with gaps."""
+    """Return ``x`` with its axes in a different memory order, or with gaps."""
     if how == 0 or not x.ndim:
         return x
     if how == 1:
@@ -86,7 +86,7 @@ def test_an_eager_product_has_the_bits_of_its_program(spec: str, data: st.DataOb
 @pytest.mark.parametrize("spec", ["mk,nk->mn", "mk,kn->mn"])
 @pytest.mark.parametrize("k, n", [(64, 64), (300, 100), (1000, 3), (37, 1), (5, 500)])
 def test_a_row_of_a_product_is_the_product_of_the_row(spec: str, k: int, n: int) -> None:
-    """Eager and compiled, however many rows stand beside it."""
+    """Eager and compiled, for any number of other rows."""
     x, w = numbers((70, k), "float32", 0), numbers((n, k) if "nk" in spec else (k, n), "float32", 1)
     whole = evaluate(CONTRACT, [x, w], {"spec": spec})
     assert near_the_exact_product(whole, spec, [x, w])

@@ -21,7 +21,7 @@ from tracecomp.ir.op import OPS
 def steps(layer: nn.Module, x: tc.Tensor) -> list[list[tc.Tensor]]:
     """Results and gradients of some calls; before the last ones programs are ready."""
     found = []
-    background.finish()  # what tests before have asked for may fill the queue
+    background.finish()  # requests of earlier tests may fill the queue
     for number in range(programs.AFTER + 3):
         if number == programs.AFTER:
             background.finish()

@@ -1,4 +1,4 @@
-"""Fourier transforms: one row has the same bits eagerly and compiled, alone, beside others, and along any axis."""
+"""Fourier transforms: one row has the same bits eagerly and compiled, alone, with other rows, and along any axis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMS = ("fftn", "ifftn", "rfftn", "irfftn", "hfftn", "ihfftn")
 
 
 def compiled(fn: Any, x: tc.Tensor) -> tc.Tensor:
-    """What the second call gives, which is native."""
+    """Return the result of the second call, which is native."""
     program = tc.compile(fn)
     program(x)
     found: tc.Tensor = program(x)
@@ -54,7 +54,7 @@ def test_eager_transforms_have_the_bits_of_compiled_ones(seed: int) -> None:
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize(("points", "dtype"), [(20, "complex64"), (60, "complex128")])
 def test_a_row_has_its_bits_beside_any_others(points: int, dtype: str) -> None:
-    """One row goes by vectors of its own elements, nine by vectors of rows, columns by vectors of columns."""
+    """One row uses vectors of its elements, nine rows use vectors of rows, columns use vectors of columns."""
     x = drawn(np.random.default_rng(points), (9, points), dtype)
 
     def program(x: tc.Tensor, dim: int = -1) -> tuple[tc.Tensor, ...]:

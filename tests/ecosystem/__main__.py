@@ -23,7 +23,7 @@ and for a whole environment `python -m tracecomp torch install`.
 
 
 def judged(found: Run, reference: Run | None) -> str:
-    """A word on a run: what it says beside PyTorch's."""
+    """Return a verdict on a run, compared with PyTorch's."""
     if found.error:
         return "no"
     if reference is None or reference.error:

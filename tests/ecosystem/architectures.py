@@ -1,9 +1,9 @@
-"""``python -m tests.ecosystem.architectures --torch FOLDER [NAME ...]``: small models of transformers beside PyTorch.
+"""``python -m tests.ecosystem.architectures --torch FOLDER [NAME ...]``: small transformers models against PyTorch.
 
 Each architecture of transformers is built from its configuration with small sizes, with the same weights under both
-torches. Compared are the logits, the loss and the gradients, with both kinds of attention, what ``generate`` gives
-greedily, by beams, and with a static cache, what is loaded again from safetensors and from ``.bin``; and all of it from
-a compiled model. One process runs many architectures and notes each as soon as it is done.
+torches. The logits, the loss and the gradients are compared, with both kinds of attention. So are the outputs of
+``generate`` (greedy, beams, static cache) and models loaded from safetensors and from ``.bin``. All of it is repeated
+from a compiled model. One process runs many architectures and writes each result as soon as it is done.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ KINDS = {
     "causal": "MODEL_FOR_CAUSAL_LM", "masked": "MODEL_FOR_MASKED_LM", "translation": "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM",
     "image": "MODEL_FOR_IMAGE_CLASSIFICATION",
 }  # fmt: skip
-"""What is built: the name of the mapping in which transformers lists the architectures."""
+"""The mapping in which transformers lists the architectures to build."""
 _AUTO = {
     "causal": "AutoModelForCausalLM", "masked": "AutoModelForMaskedLM", "translation": "AutoModelForSeq2SeqLM",
     "image": "AutoModelForImageClassification",
@@ -66,7 +66,7 @@ def shrink(config: Any) -> Any:
 
 
 def parts(config: Any) -> dict[str, Any]:
-    """The arguments that make a small configuration: the layers' kinds are chosen anew for their number."""
+    """Return the arguments of a small configuration: the layers' kinds are chosen for their number."""
     given = {
         k: SMALL[k] for k, v in config.to_dict().items() if k in SMALL and v is not None and not isinstance(v, list)
     }
@@ -166,7 +166,7 @@ def child(kind: str, mode: str, out: Path, names: list[str]) -> None:
 
 
 def run(kind: str, mode: str, torch: str | None, names: list[str]) -> dict[str, tuple[Run, float]]:
-    """What the architectures give on tracecomp, or on the PyTorch in the folder ``torch``."""
+    """Return the results of the architectures on tracecomp, or on the PyTorch in the folder ``torch``."""
     path = os.pathsep.join(filter(None, (torch, str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
     environment |= {"HF_HUB_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
@@ -191,7 +191,7 @@ def run(kind: str, mode: str, torch: str | None, names: list[str]) -> dict[str, 
 
 
 def word(ours: Run, reference: Run) -> str:
-    """How a run stands beside PyTorch's."""
+    """Return the verdict on a run, compared with PyTorch's."""
     if reference.error:
         return "not with PyTorch: " + reference.error[:100]
     if ours.error:

@@ -1,4 +1,4 @@
-"""Runs one program and writes what it computed: ``python -m tests.ecosystem.child LIBRARY PROGRAM eager|compiled OUT``.
+"""Run one program and write its results: ``python -m tests.ecosystem.child LIBRARY PROGRAM eager|compiled OUT``.
 
 ``torch`` is whatever the path says; with ``--tracecomp`` it is tracecomp.
 """

@@ -1,4 +1,4 @@
-"""What tutorials show with libraries around PyTorch: Lightning before 2.0, Sacred, OpenCV, torchvision."""
+"""Examples of tutorials with libraries around PyTorch: Lightning before 2.0, Sacred, OpenCV, torchvision."""
 
 from __future__ import annotations
 

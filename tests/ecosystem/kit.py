@@ -1,4 +1,4 @@
-"""What the programs are given: weights and data that do not depend on anybody's random numbers, and the way to call."""
+"""Inputs of the programs: weights and data that do not depend on a library's random numbers, and the way to call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pytest plugin that writes each test's outcome to a file at once, so a run that is ended leaves what it saw.
+"""A pytest plugin that writes each test's outcome to a file at once, so that an interrupted run keeps its outcomes.
 
 ``-p tests.ecosystem.outcomes --outcomes FILE``: lines of JSON with the test's id, its outcome and the last line of why.
 """

@@ -1,4 +1,4 @@
-"""Running programs in processes of their own, and comparing what they compute."""
+"""Run programs in separate processes, and compare their results."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def installed(library: str) -> str:
 
 
 def run(library: str, program: str, mode: str, torch: str | None = None) -> Run:
-    """Run a program on tracecomp, or on the PyTorch that lies in the folder ``torch``."""
+    """Run a program on tracecomp, or on the PyTorch in the folder ``torch``."""
     path = os.pathsep.join(filter(None, (torch, str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "2"}
     with tempfile.TemporaryDirectory() as folder:

@@ -1,8 +1,8 @@
 """``python -m tests.ecosystem.suites --torch FOLDER [LIBRARY ...]``: libraries' own tests on tracecomp and on PyTorch.
 
 The tests come from the released source distributions, which ``pip download`` fetches into ``--sources``. Every suite
-runs in a process of its own, once with each torch, and ends after ``--seconds``; what counts is what passes with
-PyTorch. ``--write`` makes docs/reports/ecosystem_suites.md.
+runs in a separate process, once with each torch, and ends after ``--seconds``. Only tests that pass with PyTorch count.
+``--write`` makes docs/reports/ecosystem_suites.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ CAUSES = ("", "## What differs", "", "| tests | library | why |", "|---|---|---|
 
 @dataclass(frozen=True)
 class Suite:
-    """Where the tests of a library are in its sources, and what pytest is told."""
+    """The place of a library's tests in its sources, and pytest's options."""
 
     distribution: str
     paths: str
@@ -74,7 +74,7 @@ SUITES = {
 
 @dataclass
 class Outcome:
-    """What a suite said under one torch: test -> (outcome, why)."""
+    """The results of a suite under one torch: test -> (outcome, why)."""
 
     tests: dict[str, tuple[str, str]]
 
@@ -98,7 +98,7 @@ def sources(suite: Suite, version: str, folder: Path) -> Path:
 
 
 def run(suite: Suite, folder: Path, torch: str | None, seconds: int) -> Outcome:
-    """Run the tests in ``folder`` on tracecomp, or on the PyTorch that lies in the folder ``torch``."""
+    """Run the tests in ``folder`` on tracecomp, or on the PyTorch in the folder ``torch``."""
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
         # Libraries have packages called ``tests`` as well, so ours is not on the path: its plugin is, by another name.

@@ -1,4 +1,4 @@
-"""The programs of libraries that are installed here, eagerly and compiled, beside the PyTorch that is installed."""
+"""The programs of installed libraries, eagerly and compiled, compared with the installed PyTorch."""
 
 from __future__ import annotations
 

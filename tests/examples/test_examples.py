@@ -67,7 +67,7 @@ def test_the_digits_are_what_their_description_says() -> None:
 
 @pytest.mark.slow
 def test_the_demo_as_a_command_agrees_at_every_step() -> None:
-    """Run as a module, nothing stands outside the package: no line of a user, and the same numbers all the same."""
+    """Run as a module, all code is inside the package: no user line exists, and the numbers are the same."""
     command = [sys.executable, "-m", "tracecomp", "demo", "--epochs", "1", "--batch", "128"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     apart = re.findall(r"differ by at most (\S+)", done.stdout)

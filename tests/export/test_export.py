@@ -169,7 +169,7 @@ def test_signatures_and_ranges_are_those_of_torch() -> None:
             errors.append(str(caught.value))
         return specs, ranges, outs, [tuple(t.shape) for t in (y["y"], *y["z"])], errors
 
-    importlib.import_module("torch.export")  # the installed one has it only when it is asked for
+    importlib.import_module("torch.export")  # the installed one has it only after this import
     assert described(torch) == described(real)
 
 

@@ -36,6 +36,12 @@ class Runs(nn.Module):
 CONTROL: dict[str, Callable[[Any, Any], Any]] = {
     "cond": lambda m, x: torch.cond(x.sum() > 0, lambda x: x.sin(), lambda x: x.cos(), (x,)),
     "cond of a buffer": lambda m, x: torch.cond(x.sum() > 0, lambda x: x * m.c[:3], lambda x: x - m.c[:3], (x,)),
+    "cond in cond": lambda m, x: torch.cond(
+        x.sum() > 2.5,
+        lambda x: torch.cond(x.mean() > 0.5, lambda x: x * 2.0, lambda x: x * 3, (x,)),
+        lambda x: x - m.c[:3],
+        (x,),
+    ),
     "while_loop": lambda m, x: while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5), (x.sum().long(), x))[1],
     "scan": lambda m, x: scan(lambda c, x: (c + x, c * x), torch.zeros(2, 3), x)[1],
     "associative_scan": lambda m, x: associative_scan(lambda a, b: a * b, x, 0),
@@ -44,6 +50,15 @@ LAYERS = {
     "lstm": lambda: nn.LSTM(3, 4, 2, batch_first=True), "gru": lambda: nn.GRU(3, 2, bidirectional=True),
     "rnn": lambda: nn.RNN(3, 4, nonlinearity="relu"), "projected": lambda: nn.LSTM(3, 4, proj_size=2),
 }  # fmt: skip
+
+
+def test_regions_read_parameters() -> None:
+    linear = nn.Linear(3, 3)
+    model = Runs(lambda m, x: torch.cond(x.sum() > 0, lambda x: m.linear(x), lambda x: x, (x,)))
+    model.linear = linear
+    module = export(model, (torch.ones(3),)).module()
+    for x in (torch.ones(3), -torch.ones(3)):
+        assert _same(module(x), model(x))
 
 
 def _tensors(found: Any) -> list[Any]:

@@ -1,7 +1,7 @@
-"""What a comparison finds of planted faults: ``python -m tests.faults [--only WORD] [--write]``.
+"""Results of comparisons with planted faults: ``python -m tests.faults [--only WORD] [--write]``.
 
-Each fault is planted in a process of its own, one at a time, and ``compare`` is run on a program in which it shows.
-``--write`` updates docs/reports/planted-faults.md.
+Each fault is planted in a separate process, and ``compare`` runs a program in which it shows. ``--write`` updates
+docs/reports/planted-faults.md.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from tracecomp.inspect import compare
 
 
 def alarm(seed: int) -> str | None:
-    """What ``compare`` says against the program of ``seed``; None where it agrees, or has nothing to compare."""
+    """Return the report of ``compare`` for the program of ``seed``; None if it agrees, or has no stages to compare."""
     program = generate(seed)
     case = Case(torch, program)
     given = [case._input(x, case.leaves) for n, x in enumerate(program.inputs) if n not in case.captured]

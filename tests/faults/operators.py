@@ -1,4 +1,5 @@
-"""More small programs in which planted faults show: operators with loops of their own, and what serves eager calls."""
+"""More small programs in which planted faults show: operators with hand-written loops, and the code that serves eager
+calls."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def served_derivatives() -> Made:
         y.pow(3).sum().backward()
         return x.grad
 
-    x = numbers(9, 7).t()  # calls with such operands are told apart by Python
+    x = numbers(9, 7).t()  # Python handles calls with such operands
     warmed(lambda: fn(x, 1e-5))
     return fn, (x,)
 
@@ -205,7 +206,7 @@ def measured() -> Made:
 
 def warmed(call: Any) -> None:
     """Call so often that machine code takes over where it can."""
-    background.REST = 0.0  # a process of its own
+    background.REST = 0.0  # this process ends soon
     for _ in range(3 * EVERY):
         call()
     background.finish()

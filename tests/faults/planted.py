@@ -12,9 +12,10 @@ from tracecomp.ops.prim import prim
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault. ``stages``: words of which one must stand in the stage or step; ``lines``: marks, one must be named.
+    """One fault. ``stages``: the stage or step must contain one of these words. ``lines``: one of these marks must be
+    named.
 
-    ``own``: the fault is the program's, and is told in a note.
+    ``own``: the fault is in the program, and the report has a note about it.
     """
 
     room: str
@@ -26,7 +27,7 @@ class Fault:
 
     @property
     def what(self) -> str:
-        """The fault in words."""
+        """Return a description of the fault."""
         return "`Cube.backward` gives 2x² for 3x²" if self.plant is None else str(self.plant)
 
 

@@ -1,5 +1,6 @@
 # ruff: noqa: E501
-"""More faults: in operators with loops of their own, in what runs eager calls, and in what serves those made often.
+"""More faults: in operators with hand-written loops, in code that runs eager calls, and in code that serves frequent
+ones.
 
 A fault of what both ways go through, such as a function's choice of operators, is none that a comparison could see.
 """

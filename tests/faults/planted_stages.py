@@ -1,7 +1,7 @@
 # ruff: noqa: E501
-"""Faults of every stage, each in a short program of its own (``stages.py``).
+"""Faults of every stage, each in a separate short program (``stages.py``).
 
-Where eager calls run the same code, as kernels of mathematical functions do, the fault is one of eager mode, too.
+If eager calls run the same code, as kernels of mathematical functions do, eager mode has the fault, too.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def _derivatives() -> list[Fault]:
         rule("log1p", "without the square", "slope of log1p", lambda found, g, i: [prim.div(g[0], prim.add(prim.abs(i[0]), 1.5))]),
         rule("gather", "negative", "slope of gather", lambda found, g, i: [prim.neg(found[0]), *found[1:]]),
         rule("maximum", "to both", "slope of maximum", lambda found, g, i: [g[0], g[0]]),
-        Fault("derivatives", "two_gradients", Edit("compiled.autograd:CompiledNode.backward", "for _, n in self.split.wanted]", "for _, n in self.split.wanted[::-1]]"),
+        Fault("derivatives", "two_gradients", Edit("compiled.autograd:CompiledNode.backward", "zip(self.split.wanted, self", "zip(self.split.wanted[::-1], self"),
               ("backward",), ("product of two",)),
         Fault("derivatives", "two_gradients", Edit("compiled.autograd:CompiledNode.backward", "np.zeros(shape, dtype) if g is None", "np.ones(shape, dtype) if g is None"),
               ("backward",), ("product of two",)),

@@ -1,7 +1,7 @@
-"""Planting a fault: the body of a function of the package becomes another one, everywhere it is used.
+"""Plant a fault: replace the body of a function of the package everywhere it is used.
 
-The code object is replaced, so tables that hold the function hold the faulty one. Nothing is put back: a fault is
-planted in a process of its own.
+The code object is replaced, so tables of functions get the faulty one. The change is never undone: a fault is planted
+in a separate process.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Entry:
-    """A table of a module (``module:name``) has another entry at ``key``: the one that stands at ``other``."""
+    """Replace the entry at ``key`` in a table of a module (``module:name``) by the one at ``other``."""
 
     where: str
     key: str

@@ -30,7 +30,7 @@ def mutants() -> list[Mutation]:
 
 
 def describe(name: str) -> str:
-    """What ``--plant name`` plants."""
+    """Return a description of the faults of ``--plant name``."""
     kind, _, number = name.partition(":")
     if kind == "fault":
         fault = FAULTS_OF_THE_PACKAGE[int(number)]

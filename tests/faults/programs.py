@@ -54,7 +54,7 @@ def views() -> Made:
         c = x.flip(0, 1).flip(1, 2)  # @ flipped twice
         d = F.pad(F.pad(x, (1, 2)), (3, 1))  # @ padded twice
         e = torch.cat([x, y], 1)[:, 10:14]  # @ part of a concatenation
-        f = F.pad(x, (2, 2))[:, :, 4:7]  # @ part of what is padded
+        f = F.pad(x, (2, 2))[:, :, 4:7]  # @ part of the padded image
         g = torch.cat([x[:, :3], x[:, 3:7]], 1)  # @ neighbours
         h = x.reshape(4, 70).reshape(28, 10)  # @ reshaped twice
         return a * 2, b * 2, c * 2, d * 2, e * 2, f * 2, g * 2, h * 2
@@ -305,7 +305,7 @@ table = {"gain": 2.0}
 
 
 class Options:
-    """What a program looks at."""
+    """Options that a program reads."""
 
     def __init__(self) -> None:
         self.power = 2

@@ -53,7 +53,7 @@ def test_faults_are_planted_in_every_part() -> None:
 
 @pytest.mark.parametrize("fault", [*FAULTS, *MORE, *STAGES], ids=lambda f: f.what[:60])
 def test_a_fault_changes_code_that_is_there(fault: Fault) -> None:
-    """Code that is planted in may move, and what is said of it with it."""
+    """Code that faults replace may move; its fault's description must follow."""
     if isinstance(plant := fault.plant, Edit):
         function = find(plant.where)
         source = textwrap.dedent(inspect.getsource(function))

@@ -1,7 +1,7 @@
 """How many planted faults the default test run catches: ``python -m tests.faults.tiers --kind fault --count 20``.
 
-Each fault is planted in a run of its own (``plugin.py``), which stops at the first failed test. What the default run
-does not catch is tried with the tests marked ``slow``, too.
+Each fault is planted in a separate run (``plugin.py``), which stops at the first failed test. If the default run does
+not catch a fault, the tests marked ``slow`` run, too.
 """
 
 from __future__ import annotations

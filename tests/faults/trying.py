@@ -1,4 +1,4 @@
-"""One fault at a time, in a process of its own."""
+"""One fault at a time, in a separate process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tracecomp.base.errors import CompileError, VerifyError
 from tracecomp.inspect import Comparison, compare
 
 SECONDS = 900.0
-"""Much more than any needs: a busy machine is no fault."""
+"""Much more than any needs: a busy machine does not count as a fault."""
 _FORK = multiprocessing.get_context("fork")
 _FRESH = multiprocessing.get_context("spawn")
 """For what calls are served by: a process that has met modes or classes for dispatch serves none any more."""
@@ -24,7 +24,8 @@ _FRESH = multiprocessing.get_context("spawn")
 
 @dataclass(frozen=True)
 class Found:
-    """What a comparison said of a fault: flagged at all, the stage, the line; ``verified``: a verifier refused."""
+    """The result of a comparison with a fault: flagged at all, the stage, the line; ``verified``: a verifier
+    refused."""
 
     fault: Fault
     flagged: bool
@@ -88,7 +89,7 @@ def run_fault(fault: Fault) -> Found:
 
 
 def judged(fault: Fault, result: Comparison, lines: Sequence[str]) -> Found:
-    """Whether a comparison names what it should."""
+    """Return the result of a comparison, and whether it names the right stage and line."""
     if fault.own:
         said = "\n".join(result.notes)
         stage, line = (any(x in said for x in words) for words in (fault.stages, lines))

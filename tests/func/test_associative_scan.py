@@ -1,4 +1,4 @@
-"""``associative_scan`` beside a loop: numbers, gradients, compiled, and what is refused."""
+"""``associative_scan`` compared with a loop: numbers, gradients, compiled, and errors."""
 
 from __future__ import annotations
 

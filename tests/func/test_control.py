@@ -251,7 +251,7 @@ BAD: dict[str, tuple[Callable[[], Any], str]] = {
     "in-place": (lambda: tracecomp.cond(YES, one(3).add_, abs, (one(3),)), "modifying its inputs"),
     "in-place, input": (lambda: tracecomp.cond(YES, lambda x: x.add_(1), abs, (one(3).long(),)), "modifying its"),
     "random": (lambda: tracecomp.cond(YES, tracecomp.rand_like, abs, (one(3),)), "random numbers"),
-    "detach": (lambda: tracecomp.cond(YES, lambda x: x.detach() * x, abs, (learnt(),)), "ends a gradient"),
+    "detach": (lambda: tracecomp.cond(YES, lambda x: x.detach() * x, abs, (learnt(),)), "uses detach"),
     "carry": (lambda: tracecomp.scan(lambda c, x: (c.sum(), x), one(3), one(2, 3)), "must return its carries"),
     "carry structure": (lambda: tracecomp.scan(lambda c, x: ((c,), x), one(3), one(2, 3)), "structure of init"),
     "no pair": (lambda: tracecomp.scan(lambda c, x: c, one(3), one(2, 3)), "must return a pair"),

@@ -1,4 +1,4 @@
-"""``flex_attention`` beside PyTorch and beside plain attention."""
+"""``flex_attention`` compared with PyTorch and with plain attention."""
 
 from __future__ import annotations
 

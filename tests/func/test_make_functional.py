@@ -1,4 +1,4 @@
-"""The functions of ``functorch`` for modules, beside the modules themselves."""
+"""The functions of ``functorch`` for modules, compared with the modules themselves."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ Program = Callable[[Any], Any]
 
 
 def outcome(program: Program, library: Any) -> Any:
-    """What the program gives: its result, or the exception."""
+    """Return the program's result, or the exception."""
     try:
         return program(library)
     except Exception as error:

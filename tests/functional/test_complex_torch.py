@@ -1,4 +1,4 @@
-"""Functions of complex numbers against torch, also on the axes, at branch points and beside branch cuts."""
+"""Functions of complex numbers against torch, also on the axes, at branch points and near branch cuts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``torch._foreach_*`` give what PyTorch's give, for lists, numbers and tensors beside them."""
+"""``torch._foreach_*`` return the results of PyTorch's, for lists, numbers and tensors as second operand."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def lists(torch: Any) -> tuple[list[Any], list[Any]]:
 
 
 def calls(torch: Any, name: str) -> list[Any]:
-    """What the function gives for each way of calling it."""
+    """Return the function's results for each way of calling it."""
     fn = getattr(torch, name)
     base = name.removeprefix("_foreach_").rstrip("_")
     found = []

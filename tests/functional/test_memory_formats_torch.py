@@ -1,4 +1,5 @@
-"""Memory formats: strides as PyTorch reports them, the same values, and compiled results that lie as eager ones."""
+"""Memory formats: strides as PyTorch reports them, the same values, and compiled results with the strides of eager
+ones."""
 
 from __future__ import annotations
 

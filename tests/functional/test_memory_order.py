@@ -1,4 +1,4 @@
-"""Results lie in row-major order wherever PyTorch's do, so that ``view`` takes them."""
+"""Results are row-major wherever PyTorch's are, so that ``view`` accepts them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``out=`` against torch: what is written where, and which types are refused."""
+"""``out=`` against torch: values written, strides, and refused types."""
 
 from __future__ import annotations
 

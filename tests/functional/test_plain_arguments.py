@@ -40,7 +40,7 @@ def given(fn: Callable[..., Any], upto: int) -> list[Any]:
 
 
 def plain() -> Iterator[tuple[str, Any, int, str]]:
-    """Every argument that is of a plain kind: the function, the position and what it is called."""
+    """Every argument of a plain kind: the function, the position and its name."""
     for name, call in functions():
         fn = call.__wrapped__
         code = fn.__code__

@@ -1,4 +1,4 @@
-"""Sobol sequences beside PyTorch's."""
+"""Sobol sequences compared with PyTorch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the test files of torch ask that no other test here does, against torch."""
+"""Cases of torch's test files that no other test here has, against torch."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Random programs whose world changes between calls: ``python -m tests.fuzz.changing --minutes 10 --seed 0``.
 
-A program is made of rows of ``tests/compiled/changes.py``, each a module of its own, called in a random way by one
-compiled function. Between calls some of the changes are made, in random order, with other numbers; calls differ in
-their values, sometimes in dtype, size and thread.
+A program consists of rows of ``tests/compiled/changes.py``, each in a separate module. One compiled function calls them
+in a random way. Between calls some of the changes are made, in random order, with other numbers. Calls differ in their
+values, sometimes in dtype, size and thread.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ holder, module = Holder(), Module()
 
 @dataclass(frozen=True)
 class Call:
-    """``changes`` are made before it: the number of a row, and of its change. ``apart``: on a thread of its own."""
+    """``changes`` are made before it: the number of a row, and of its change. ``apart``: on a separate thread."""
 
     changes: tuple[tuple[int, int], ...]
     dtype: str
@@ -87,7 +87,7 @@ def generate(seed: int) -> Program:
 
 
 class World:
-    """One copy of a program, with state of its own."""
+    """One copy of a program, with separate state."""
 
     def __init__(self, p: Program, copy: str, tmp: Path) -> None:
         self.p = p
@@ -109,7 +109,7 @@ class World:
         self.world = Case.worlds()
 
     def call(self, n: int) -> Any:
-        """What is seen of call ``n``: results and what programs have changed, or the error's class."""
+        """Return the results of call ``n`` and the state that programs have changed, or the error's class."""
         c = self.p.calls[n]
         Case.enter(self)  # type: ignore[arg-type]
         for k, value in c.changes:
@@ -189,7 +189,7 @@ def smaller(p: Program) -> list[Program]:
 
 
 def difference(seed: int) -> str | None:
-    """What the program of a seed does otherwise than in eager mode, made as small as is found."""
+    """Return the difference between compiled and eager runs of the program of a seed, reduced; None if they agree."""
     p = generate(seed)
     p, found = smallest(p, check, smaller)
     return None if found is None else f"seed {seed}: {p}\n    {found}"

@@ -26,7 +26,7 @@ WAYS: dict[str, Callable[[Any], Any]] = {
 
 
 STRICTER = "more than one element of the written-to tensor"
-"""What eager mode refuses alone: writes to equal elements."""
+"""Writes to equal elements, which only eager mode refuses."""
 
 refusals: Counter[str] = Counter()
 """Programs that were refused, by what the refusal begins with."""
@@ -74,7 +74,7 @@ def _difference(got: list[Any], want: list[Any], exact: bool) -> str | None:
             return None
         for part, x, y in zip(("tensors", "sharing", "writes", "derivative", "after a write"), a, b, strict=True):
             if part == "derivative" and isinstance(y, tuple):
-                continue  # eager mode refuses: a history was used up, or what it saved overwritten
+                continue  # eager mode refuses: a history was used up, or its saved tensors overwritten
             # The second derivative of a call sums in another order: its last bits may differ.
             found = _unequal(x, y, exact and part != "derivative")
             if found is not None:
@@ -104,7 +104,7 @@ def _unequal(a: Any, b: Any, exact: bool) -> str | None:
             if found is not None:
                 return f"[{n}] {found}"
         return None
-    if not exact and (a is None or b is None):  # of what is zero everywhere a derivative may be a constant
+    if not exact and (a is None or b is None):  # a zero function's derivative may be a constant
         rest = a if b is None else b
         return None if rest is None or (isinstance(rest, np.ndarray) and not rest.any()) else f"{a} instead of {b}"
     return None if a is b or (a == b and type(a) is type(b)) else f"{a} instead of {b}"

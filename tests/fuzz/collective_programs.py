@@ -1,9 +1,9 @@
 """Random programs of collectives and arithmetic, drawn from a seed, and what runs them.
 
 A program is lines on a pool of tensors: arithmetic, and collectives (in place, on views, asynchronous, with
-derivatives) on all processes and on sub-groups. ``Here`` runs it in one process of several, ``Model`` for all ranks in
-one process, where a collective is plain arithmetic on a list of tensors; so gradients of collectives are those of
-autograd. All values are small integers in floats, whose sums are exact.
+derivatives) on all processes and on sub-groups. ``Here`` runs it in one process of several. ``Model`` runs it for all
+ranks in one process: a collective is plain arithmetic on a list of tensors, so autograd gives its gradients. All values
+are small integers in floats, whose sums are exact.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Pool = list[Any]
 
 @dataclass(frozen=True)
 class Var:
-    """What is known of a tensor of the pool before the program runs."""
+    """Facts about a tensor of the pool that are known before the program runs."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -107,7 +107,7 @@ class Writer:
             self._add(Line(kind, (i,)), replace(self.pool[i], shape=self.pool[i].shape[1:]))
 
     def _constant(self, kind: str) -> None:
-        """What depends on no tensor; numbers differ from rank to rank."""
+        """Add values that depend on no tensor; numbers differ from rank to rank."""
         i = self._pick()
         self._add(Line(kind, (i,)), replace(self.pool[i], grad=False))
 
@@ -184,7 +184,7 @@ def written(pool: Pool, line: Line, number: int) -> None:
 
 
 def branched(pool: Pool, line: Line, number: int) -> None:
-    """What some ranks do and others do not."""
+    """Add lines that some ranks run and others do not."""
     x = pool[line.at[0]]
     pool.append(small(x * 3) if x.detach().sum() > 0 else small(x + 1))
 
@@ -299,7 +299,7 @@ class Here:
 
 
 def left_out(pool: Pool, line: Line, size: int) -> None:
-    """What a process that is not in the group has instead of results."""
+    """Give a process outside of the group other values instead of results."""
     x = pool[line.at[0]]
     if line.kind in ("all_gather", "all_to_all", "f_all_gather"):
         pool += [x * 1 for _ in range(size)]

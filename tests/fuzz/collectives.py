@@ -1,9 +1,10 @@
 """Random programs of collectives, under PyTorch with gloo and here: ``python -m tests.fuzz.collectives``.
 
-A program is drawn from its seed alone, so all processes and both libraries run the same one: tensors of sizes 0 and 1,
-views, several dtypes, sub-groups, works that are waited for in another order, groups that end and begin again. What
-every rank holds afterwards must be the same. Values are small integers, whose sums are exact in any order. PyTorch
-gets contiguous tensors: gloo reads and writes other ones as if they were. Where it refuses, nothing is compared.
+The seed alone determines a program, so all processes and both libraries run the same one. Programs have tensors of
+sizes 0 and 1, views, several dtypes and sub-groups. Works are awaited out of order, and groups end and begin again.
+Afterwards every rank must have the same tensors. Values are small integers, whose sums are exact in any order. PyTorch
+gets contiguous tensors: gloo reads and writes other ones as if they were contiguous. If it refuses, no comparison
+follows.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class Player:
     # ---- tensors
 
     def values(self, shape: tuple[int, ...], dtype: str, rank: int, small: bool = False) -> Any:
-        """What ``rank`` has in this step."""
+        """Return the values of ``rank`` in this step."""
         own = random.Random(f"{self.step}/{rank}/{shape}")
         count = 1
         for extent in shape:
@@ -49,7 +50,7 @@ class Player:
         return found.to(getattr(self.torch, dtype)).reshape(shape)
 
     def shaped(self, values: Any, form: str) -> tuple[Any, Any]:
-        """A tensor with these values, and the one whose memory it lies in."""
+        """Return a tensor with these values, and the tensor that owns its memory."""
         torch = self.torch
         if torch.__name__ == "torch":
             return values, values
@@ -92,7 +93,7 @@ class Player:
     # ---- calls
 
     def program(self, seed: int, steps: int) -> None:
-        """One program; what it finds is in ``told``."""
+        """Run one program; append its results to ``told``."""
         self.draw = random.Random(seed)
         self.groups = [(None, list(range(self.dist.get_world_size())))]
         kinds: list[Callable[[Any, list[int], str], None]] = [
@@ -132,7 +133,7 @@ class Player:
         return name, getattr(self.dist.ReduceOp, name)
 
     def refuse_in_torch(self, when: bool, why: str) -> None:
-        """What PyTorch 2.13 with gloo cannot do."""
+        """Raise where PyTorch 2.13 with gloo does not support a call."""
         if when and self.torch.__name__ == "torch":
             raise RuntimeError(why)
 
@@ -155,7 +156,7 @@ class Player:
         t, base, _ = self.tensor(form, name == "PRODUCT", kind)
         dst = self.draw.choice(ranks)
         self.dist.reduce(t, dst, op, group=group)
-        if self.dist.get_rank() == dst:  # elsewhere gloo leaves what it happened to add up
+        if self.dist.get_rank() == dst:  # gloo leaves partial sums on other ranks
             self.tell(f"reduce {name}", t, base=base)
 
     def all_gather(self, group: Any, ranks: list[int], form: str) -> None:
@@ -335,7 +336,7 @@ class Player:
 
 
 def run(library: str, first: int, count: int, steps: int) -> None:
-    """As one process: what it found in each program, as lines of JSON."""
+    """Run as one process: print the result of each program, as lines of JSON."""
     torch, dist = importlib.import_module(library), importlib.import_module(f"{library}.distributed")
     torch.set_num_threads(1)
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
@@ -353,7 +354,7 @@ def run(library: str, first: int, count: int, steps: int) -> None:
 
 
 def compared(size: int, first: int, count: int, steps: int) -> int:
-    """Programs that differ, which are told."""
+    """Print the programs that differ, and return their number."""
     found = {}
     for library in ("torch", "tracecomp"):
         ended = gang(

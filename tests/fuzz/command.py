@@ -12,7 +12,7 @@ P = TypeVar("P")
 
 
 def smallest(p: P, check: Callable[[P], str | None], smaller: Callable[[P], Iterable[P]]) -> tuple[P, str | None]:
-    """The smallest program from ``p`` on that ``check`` finds a difference in, and what it says."""
+    """Return the smallest program reduced from ``p`` with a difference by ``check``, and the difference."""
     found = check(p)
     going = found is not None
     while going:

@@ -1,9 +1,9 @@
 """Random programs of collectives (``collective_programs.py``), in several processes and in a model of them in one.
 
 ``python -m tests.fuzz.compiled_collectives [--size N] [--first SEED] [--count N] [--disagree]``. Every process runs a
-program eagerly and compiled, called some times with other numbers, in which ranks record at different times, take
-different branches and leave different results aside. What they hold must be what the model holds, with PyTorch. With
-``--disagree`` one rank calls one collective otherwise: all members must raise an error that says so in time.
+program eagerly and compiled, several times with other numbers. Ranks record at different times, take different branches
+and drop different results. Their tensors must equal those of the model, computed with PyTorch. With ``--disagree`` one
+rank calls one collective differently: all members must raise an error that says so in time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ CALLS, LIMIT = 4, 10.0
 
 
 def seen(pool: Pool, rank: int) -> Pool:
-    """What the function returns: other ranks leave some tensors aside, but not what leads to gradients."""
+    """Return the function's results: other ranks drop some tensors, but not those that lead to gradients."""
     return [t for k, t in enumerate(pool) if t.requires_grad or (k + rank) % 3]
 
 
 def values(torch: Any, program: Program, seed: int, call: int, rank: int) -> Pool:
-    """What ``rank`` gives to the function in one call."""
+    """Return the arguments of ``rank`` in one call."""
     draw, found = random.Random(f"{seed}/{call}/{rank}"), list[Any]()
     for v in program.inputs:
         count = 1
@@ -48,7 +48,7 @@ def values(torch: Any, program: Program, seed: int, call: int, rank: int) -> Poo
 
 
 def number_of(seed: int, call: int, rank: int) -> int:
-    """A number that decides when a rank records anew: not when the others do."""
+    """Return a number that decides when a rank records again: other ranks record at other times."""
     return random.Random(f"{seed}/{call}/{rank}/number").choice([2, 2, 3])
 
 
@@ -68,7 +68,7 @@ def plain(pool: Pool, inputs: Pool) -> list[Any]:
 
 
 def modelled(seed: int, size: int, count: int) -> list[list[Any]]:
-    """What each rank must have, call by call."""
+    """Return the expected results of each rank, call by call."""
     torch = importlib.import_module("torch")
     program = Writer(seed, size).program(count)
     found: list[list[Any]] = [[] for _ in range(size)]
@@ -84,7 +84,7 @@ def modelled(seed: int, size: int, count: int) -> list[list[Any]]:
 
 
 def bent(program: Program, draw: random.Random) -> tuple[Program, Line, str]:
-    """The program that one rank runs otherwise, the collective in question, and what it does there."""
+    """Return the program that one rank runs differently, the collective in question, and the change."""
     places = [
         k for k, s in enumerate(program.lines) if s.kind in ("all_reduce", "broadcast", "all_gather", "gather_into")
     ]
@@ -118,7 +118,7 @@ class Bent(Here):
 
 
 def called(torch: Any, here: Here, program: Program, compiled: bool, seed: int, rank: int) -> list[Any]:
-    """What each call of the function leaves."""
+    """Return the results of each call of the function."""
     with_grad = any(v.grad for v in program.inputs)
 
     def step(number: int, *inputs: Any) -> Pool:
@@ -138,7 +138,7 @@ def called(torch: Any, here: Here, program: Program, compiled: bool, seed: int, 
 
 
 def child(first: int, count: int, steps: int, disagree: bool) -> None:
-    """As one process: what it found in each program, as lines of JSON."""
+    """Run as one process: print the result of each program, as lines of JSON."""
     torch, dist = importlib.import_module("tracecomp"), importlib.import_module("tracecomp.distributed")
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), size, rank == 0, timedelta(seconds=60))
@@ -171,7 +171,7 @@ def child(first: int, count: int, steps: int, disagree: bool) -> None:
 def disagreed(
     torch: Any, dist: Any, program: Program, groups: Sequence[Any], compiled: bool, seed: int, rank: int
 ) -> None:  # fmt: skip
-    """One rank does something else; what each process is told."""
+    """Check the error of each process when one rank differs."""
     draw = random.Random(seed)
     if not any(s.kind in ("all_reduce", "broadcast", "all_gather", "gather_into") for s in program.lines):
         print("PROGRAM", json.dumps([seed, compiled, None]), flush=True)
@@ -192,7 +192,7 @@ def disagreed(
 
 
 def lines_of(size: int, first: int, count: int, steps: int, *more: str) -> list[dict[tuple[int, bool], Any]]:
-    """What each process told of each program."""
+    """Return the output of each process for each program."""
     command = ["-m", "tests.fuzz.compiled_collectives", "--run", "--first", str(first), "--count", str(count)]
     ended = gang(size, *command, "--steps", str(steps), *more, seconds=60 + 40.0 * count)
     told = []
@@ -219,7 +219,7 @@ def differences(size: int, first: int, count: int, steps: int) -> list[str]:
 
 
 def place(found: list[Any] | None, expected: list[Any]) -> str:
-    """Where results differ first."""
+    """Return the first place where results differ."""
     if found is None:
         return "not run"
     for call, (theirs, ours) in enumerate(zip(expected, found, strict=True)):

@@ -1,8 +1,8 @@
 """Pairs of graphs that mean the same to the bit: ``python -m tests.fuzz.equal_graphs --minutes 60 --seed 0``.
 
-A random graph is written a second time with detours that change nothing: there and back through views, pads and
-concatenations, sums with -0.0 and products with 1.0, an elementwise operator before a view instead of after it, a
-difference as a sum. Whatever the passes make of the two, and with fusion or without, their results have equal bits.
+A random graph is written a second time with detours that keep its meaning. These are round trips through views, pads
+and concatenations, sums with -0.0 and products with 1.0. An elementwise operator moves across a view, and a difference
+becomes a sum. Whatever the passes make of the two, and with fusion or without, their results have equal bits.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class Rewritten:
         self.values: dict[Value, Value] = {}
         self.taken: list[str] = []
         self.sums = any(n.op.name in ("sum", "contract") for n in graph.nodes)
-        """Whether how memory lies decides the order of a sum (docs/numerics.md), which a view that is left changes."""
+        """Whether memory layout decides the order of a sum (docs/numerics.md), which a remaining view changes."""
         for i in graph.inputs:
             self.values[i.value] = self._more(
                 self.graph.add_input(i.value.type, i.name, i.role, i.data)
@@ -145,7 +145,7 @@ class Rewritten:
 
 
 def difference(seed: int, nodes: int) -> str | None:
-    """What differs between a random graph and the same with detours; None when nothing does."""
+    """Return the difference between a random graph and the same with detours; None if they agree."""
     graph, arrays = Maker(seed).make(nodes)
     dice = np.random.default_rng(seed)
     for a in arrays:  # numbers on which rewriting goes wrong
@@ -155,7 +155,7 @@ def difference(seed: int, nodes: int) -> str | None:
         plain, wanted = Interpreter(graph).run(arrays), run_native(graph, arrays)
         built, code = compile_graph(other.graph)
         found = {"native": run_built(built, code, other.graph, arrays)}
-        if not other.sums:  # numpy's order goes by how memory lies
+        if not other.sums:  # numpy's order depends on memory layout
             found["numpy"] = Interpreter(other.graph).run(arrays)
         found["without fusion"] = run_native(other.graph, arrays, fusion=False)
         found["on two threads"] = run_built(built, code, other.graph, arrays, threads=2)

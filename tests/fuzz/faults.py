@@ -1,4 +1,4 @@
-"""What the suite tries for a moment, many times: ``python -m tests.fuzz.faults kills 1000`` (see docs/testing.md)."""
+"""Repeat short checks of the suite many times: ``python -m tests.fuzz.faults kills 1000`` (see docs/testing.md)."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Identities that outlive what they name: ``python -m pytest -p tests.fuzz.identities TESTS``.
 
-``id`` numbers an object while it lives; the next object may get the same number. Whoever remembers something under
-``id(x)`` must hold ``x`` for as long, or another object finds what is remembered, by chance, in one process of many.
-Here no chance is needed: the package's modules see an ``id`` whose numbers are objects themselves, so that it shows
-whether somebody still has the number of what is gone when the next number is asked for.
+``id`` numbers an object while it lives; the next object may get the same number. Code that stores a value under
+``id(x)`` must keep ``x`` alive for as long. Otherwise another object gets the stored value, by chance, in one process
+of many. This check does not depend on chance. The package's modules see an ``id`` whose numbers are objects, so it
+detects numbers that outlive their objects.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ APART = ("record.frames", "record.guards.class_versions", "runtime.object_layout
 
 RECENT = 48
 SWEEP = 400
-"""So many of the last objects are looked at for each identity, and all of them after so many identities."""
+"""Each new identity checks so many of the last objects; after so many identities, all of them are checked."""
 
 PLACES = 8
-"""Askers of one identity that are told."""
+"""The number of callers of one identity that a report lists."""
 OFTEN = 20
-"""Suspicions after which no more is asked about a place: collecting garbage takes its time."""
+"""Suspicions after which a place is no longer checked: collecting garbage takes time."""
 
 HARMLESS = {
     "tracecomp.record.results.Results": "tensors of the call are let go of as the last step of its recording, when "
@@ -48,11 +48,11 @@ HARMLESS = {
 
 
 class Identity(int):
-    """A number that shows, by being alive, that somebody has it."""
+    """A number whose lifetime shows that it is still referenced."""
 
 
 class _Known:
-    """An object of which the identity was asked, and where; held itself (``x``), or by a weak ``reference``."""
+    """An object whose identity was read, and where. It is kept alive (``x``), or has a weak ``reference``."""
 
     __slots__ = ("identity", "kind", "places", "reference", "x")
 
@@ -61,17 +61,17 @@ class _Known:
         self.reference, self.x = reference, held
 
     def said(self) -> str:
-        """What may be wrong: one of the places keeps the identity."""
+        """Return a report: one of the places keeps the identity."""
         return f"{' or '.join(sorted(self.places))} keeps the identity of a {self.kind} that is gone"
 
     def is_kept(self) -> bool:
-        """Whether somebody has the identity, besides this object and the call."""
+        """Return whether the identity is referenced, other than by this object and the call."""
         return sys.getrefcount(self.identity) > ALONE
 
 
 _lonely = _Known(None, None, object())
 ALONE = sys.getrefcount(_lonely.x)
-"""What ``sys.getrefcount`` says of that which an attribute alone holds."""
+"""The value of ``sys.getrefcount`` for an object that only one attribute references."""
 
 
 def _collected() -> bool:
@@ -115,7 +115,7 @@ class Watch:
             return known
         try:
             reference = weakref.ref(x, partial(self._end, key))
-        except TypeError:  # without room for weak references: held here, and gone when nobody else holds it
+        except TypeError:  # not weakly referenceable: kept here, and dropped when no other reference exists
             self._held[key] = _Known(x, None, x)
             return self._held[key]
         if known is not None:
@@ -124,14 +124,14 @@ class Watch:
         return self._referred[key]
 
     def _end(self, key: int, reference: object) -> None:
-        # Another object may have the number before this one's end is told.
+        # Another object may have the number before the end of this one is reported.
         if self._referred[key].reference is reference:
             self._gone.append(self._referred.pop(key))
 
     def look(self, all_of_them: bool = True) -> None:
         """Note the identities that are kept although their objects are gone."""
         self._looking = True
-        # The last ones first: what was made later holds what was made before.
+        # The last ones first: later objects reference earlier ones.
         for key in list(islice(reversed(self._held), None if all_of_them else RECENT)):
             if sys.getrefcount(self._held[key].x) == ALONE:
                 self._held[key].x = None
@@ -197,7 +197,7 @@ def numbered_by(identity: Callable[[object], int]) -> Iterator[None]:
 
 @contextmanager
 def watched() -> Iterator[Watch]:
-    """The package with an ``id`` that watches. It is asked once more at the end."""
+    """Run the package with an ``id`` that watches, and check once more at the end."""
     watch = Watch()
     with numbered_by(watch):
         yield watch

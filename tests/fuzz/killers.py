@@ -1,4 +1,4 @@
-"""What kills mutants: checks of some milliseconds to seconds, and which lines of the package each of them runs."""
+"""Checks that kill mutants, of some milliseconds to seconds, and which lines of the package each of them runs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ Line = tuple[str, int]
 
 @dataclass(frozen=True)
 class Killer:
-    """A check, which fails by any exception, or by another answer than the first. ``kind``: what it looks at."""
+    """A check, which fails by any exception, or by a different answer than the first. ``kind``: the part that it
+    checks."""
 
     kind: str
     name: str
@@ -42,7 +43,7 @@ class Killer:
 
 @dataclass(frozen=True)
 class Reach:
-    """What a check answered, how long it took, and the lines that it ran."""
+    """A check's answer, its time, and the lines that it ran."""
 
     answer: Any
     seconds: float
@@ -93,7 +94,8 @@ def _operator(op: object) -> None:
 
 
 def reaches(checks: Sequence[Killer]) -> list[Reach]:
-    """What every check runs of the rooms; it must pass. Starts threads, so not for a process that forks later."""
+    """Return the lines of the rooms that every check runs; it must pass. It starts threads, so a process that forks
+    later must not call it."""
     rooms = [str(PACKAGE / room / "*") for room in ROOMS]
     measure = coverage.Coverage(data_file=None, include=rooms, config_file=False)
     found = []

@@ -1,9 +1,9 @@
 """Random loop programs through code generation, against the loop interpreter:
 ``python -m tests.fuzz.loop_programs --minutes 60 --seed 0``.
 
-A program is a kernel of one nest or several, each with outputs of its own: parallel, serial, tile and vector loops,
-masked loads and stores, lets, accumulators with and without lanes, scratch memory. Operations are those that round
-exactly, so results have equal bits, on one thread and on two, for registers of every width.
+A program is a kernel of one nest or several, each with separate outputs. Nests have parallel, serial, tile and vector
+loops, masked loads and stores, lets, accumulators with and without lanes, and scratch memory. Operations round exactly,
+so results have equal bits, on one thread and on two, for registers of every width.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ FLOATS = (
 INTS = ("add", "sub", "mul", "max", "min", "and", "or", "xor", "neg", "abs", "not")
 ARITY = {"fma": 3} | dict.fromkeys(("neg", "abs", "floor", "ceil", "trunc", "sqrt", "not"), 1)
 EXTREMES = {"largest": "max", "least": "min"}
-"""Of numbers without sign: which of two equal zeros ``max`` and ``min`` give is not said (docs/numerics.md)."""
+"""For numbers without sign: docs/numerics.md leaves open which of two equal zeros ``max`` and ``min`` return."""
 
 SUMS = {"float": ("add", "mul", "max", "min", "fma"), "int": ("add", "mul", "max", "min", "and", "or")}
 
@@ -231,7 +231,7 @@ class Maker:
         return [loop, Loop("vector", v, (Store(out, place, self.expr(dtype, [*over, v], 3, totals)),))]
 
     def scratch(self, over: list[Var]) -> list[Stmt]:
-        """What is written to memory of the iteration and read again, elsewhere."""
+        """Add writes to scratch memory of the iteration, which later lines read."""
         v, w, dtype = self.var(self.pick(VECTORS)), self.var(self.pick(VECTORS)), self.dtype()
         kept = Buffer(self.name("kept"), dtype, v.extent * 4)
         fill = [Store(kept, index(v) + n * v.extent, self.expr(dtype, [*over, v], 2)) for n in range(4)]
@@ -252,7 +252,7 @@ def arrays_for(made: Program, seed: int) -> list[Any]:
 
 
 def difference(seed: int, checked: bool = False, nests: int = 6, make: type[Maker] = Maker) -> str | None:
-    """What differs between native code and the loop interpreter; None when nothing does."""
+    """Return the difference between native code and the loop interpreter; None if they agree."""
     maker = make(seed, nests)
     verify_program(maker.program)
     given = arrays_for(maker.program, seed)
@@ -278,7 +278,7 @@ def difference(seed: int, checked: bool = False, nests: int = 6, make: type[Make
 
 
 def _begun(nbytes: int) -> Any:
-    """Memory that begins a line, as what is stored to past the caches has to."""
+    """Return memory that begins a line, as stores past the caches require."""
     memory = np.full(nbytes + LINE, 0xA5, np.uint8)
     start = -memory.ctypes.data % LINE
     return memory[start : start + nbytes]

@@ -1,9 +1,10 @@
 """Do the tests notice small faults? ``python -m tests.fuzz.mutants --count 1000 --seed 0 --minutes 60``
 
-Faults are planted one at a time in the functions of passes, scheduling and code generation: another comparison,
-operator, number, branch, order of arguments, a call left out. Each is planted in a fork of this process, which then
-runs the checks (``killers.py``) that run the changed line, quickest first, and after them, with ``--tests``, the tests
-of the room that it is in. A mutant is killed when one of them fails or does not end. Those that survive are printed.
+Faults are planted one at a time in the functions of passes, scheduling and code generation. A fault changes a
+comparison, operator, number, branch or order of arguments, or leaves out a call. Each is planted in a fork of this
+process. The fork runs the checks (``killers.py``) that run the changed line, quickest first. With ``--tests`` it then
+runs the tests of the changed file's room. A mutant is killed when one of them fails or does not end. Survivors are
+printed.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ TESTS_SECONDS = 200
 
 
 def in_fork(work: Callable[[], Any], seconds: float) -> Any:
-    """What ``work`` returns in a process of its own; ``"ended"`` when that crashes, or takes too long."""
+    """Return the result of ``work`` in a separate process; ``"ended"`` if that crashes, or takes too long."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -75,7 +76,7 @@ class Hunt:
                 self.by_line.setdefault(line, []).append(n)
 
     def killer(self, mutation: Mutation) -> str:
-        """What kind of check kills the mutant; empty when it survives."""
+        """Return the kind of check that kills the mutant; empty if it survives."""
         limit = SLOW * sum(SHARE.values()) + self.tests * TESTS_SECONDS
         found: str = in_fork(lambda: self._hunt(mutation), limit)
         return found
@@ -98,7 +99,7 @@ class Hunt:
 
 
 def _tests_pass(file: Path) -> bool:
-    """The tests beside the file, and those of its room."""
+    """Run the tests next to the file, and those of its room."""
     beside = TESTS / file.relative_to(PACKAGE).parent
     signal.alarm(TESTS_SECONDS)
     return pytest.main(["-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", str(beside)]) in (0, 5)
@@ -130,7 +131,7 @@ def main() -> int:
 
 
 def _reach(checks: list[Killer], file: Path | None) -> list[Reach]:
-    """What the checks run, from the file where it was kept."""
+    """Return the lines that the checks run, from the cache file if it exists."""
     if file is not None and file.exists():
         kept: list[Reach] = pickle.loads(file.read_bytes())
         return kept

@@ -25,7 +25,7 @@ _TELLING = ("explain", "__repr__", "__str__", "describe")
 
 @dataclass(frozen=True)
 class Mutation:
-    """One fault: the ``number``-th that the file has; ``line`` is where it stands."""
+    """One fault: the ``number``-th that the file has, on line ``line``."""
 
     file: Path
     number: int

@@ -1,4 +1,4 @@
-"""Random ONNX graphs of many versions beside onnxruntime: ``python -m tests.fuzz.onnx_graphs --minutes 9``."""
+"""Random ONNX graphs of many versions against onnxruntime: ``python -m tests.fuzz.onnx_graphs --minutes 9``."""
 
 from __future__ import annotations
 

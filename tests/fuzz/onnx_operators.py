@@ -1,4 +1,4 @@
-"""Random ONNX operators beside onnxruntime: ``python -m tests.fuzz.onnx_operators --minutes 10 --seed 0``."""
+"""Random ONNX operators against onnxruntime: ``python -m tests.fuzz.onnx_operators --minutes 10 --seed 0``."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Random loop programs with what schedules of large memory are made of: ``python -m tests.fuzz.panels --minutes 60``.
 
-Tiles that are stored or loaded transposed, memory that is changed in place, panels that begin where lines of memory do
-and are held inside by a computed position, so that neighbours write some elements twice, rests, prefetches, stores past
-the caches. Besides, the nests of ``loop_programs``.
+Tiles are stored or loaded transposed, and memory is changed in place. Panels begin at lines of memory; a computed
+position keeps them inside, so that neighbours write some elements twice. There are remainders, prefetches and stores
+past the caches. The nests of ``loop_programs`` run, too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Maker(loop_programs.Maker):
     """Nests of panels among the others."""
 
     def nest(self) -> Stmt:
-        """A nest of panels, one that changes memory in place, or another one."""
+        """Return a nest of panels, one that changes memory in place, or one of ``loop_programs``."""
         if self.chance(0.75):
             return self.panels()
         return self.in_place() if self.chance(0.6) else super().nest()
@@ -130,7 +130,7 @@ class Maker(loop_programs.Maker):
 
 
 def difference(seed: int, nests: int = 4) -> str | None:
-    """What differs between native code and the loop interpreter; None when nothing does."""
+    """Return the difference between native code and the loop interpreter; None if they agree."""
     return loop_programs.difference(seed, nests=nests, make=Maker)
 
 

@@ -134,7 +134,7 @@ def view(torch: Any, name: str, x: Any, i: int, j: int) -> Any:
 
 
 def fresh(torch: Any, name: str, a: Any, b: Any) -> Any:
-    """A value with memory of its own."""
+    """Return a value with separate memory."""
     if name == "add":
         return a + b.sum().to(a.dtype)
     if name == "mul":
@@ -211,7 +211,7 @@ def run(torch: Any, body: tuple[Instruction, ...], results: tuple[int, ...], giv
 
 
 class Case:
-    """The program in one library, with state of its own."""
+    """The program in one library, with separate state."""
 
     def __init__(self, torch: Any, p: Program, wrap: Any = None) -> None:
         self.torch, self.p = torch, p
@@ -257,7 +257,7 @@ class Case:
         return found
 
     def call(self, k: int) -> Any:
-        """What is seen of call ``k``: values, strides, shared memory, counts; or the error."""
+        """Return the facts of call ``k``: values, strides, shared memory, counts; or the error."""
         leaves = self._leaves(k)
         seen: list[Any] = []
         given = []
@@ -358,7 +358,7 @@ def place(array: Any, memories: list[Any]) -> tuple[int | None, int]:
 def sharing(tensors: list[Any], memories: list[Any]) -> list[Any]:
     """Which tensors are one object, which share memory, and how far apart they begin.
 
-    Of memory that is not among the ``memories``, those share that have bytes in common.
+    Among tensors outside of ``memories``, those with bytes in common share.
     """
     found: list[Any] = []
     arrays = list(map(memory, tensors))

@@ -396,7 +396,7 @@ LINES = (
     "out.append(torch.tensor([len(x), x.shape[1], n])); x = x / torch.tensor(x.shape).prod()",
     "out.append(x.new_tensor(list(x.shape)).sum()); out.append(x.new(x.shape).shape); out.append(torch.full(x.shape, len(x) / 2))",
     "x = torch.arange(len(x))[:, None] * x; out.append(torch.eye(len(x)).sum())",
-    # attributes of what is given
+    # attributes of arguments
     "x.tag = [n]; x.tag.append(len(x)); out.append(getattr(y, 'tag', None))",
     "y.scale = n + 1; x = x * y.scale; out.append(hasattr(x, 'scale'))",
     # errors that depend on numbers, sizes and elements
@@ -407,7 +407,7 @@ LINES = (
     "try: out.append(7 // (x * 2).long())\nexcept RuntimeError: out.append('zero')",
     "with contextlib.suppress(IndexError): out.append(F.embedding((x[0] * 3).long(), WEIGHT[:, None]))",
     "try: out.append(int(1 / (n - 2)))\nexcept ZeroDivisionError as e: out.append(type(e).__name__)",
-    # what iterates, given away while it is read
+    # iterators that change while they are read
     "todo = [x]; [todo.append(t * 2) for t in todo if len(todo) < 3]; x = sum(todo)",
     "it = iter([1, n, 3]); next(it); out.append((iter(it) is it, list(it), list(it)))",
     "r = reversed([x, y]); out.append(next(r).sum()); out.append(len(list(r)))",

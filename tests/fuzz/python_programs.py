@@ -1,10 +1,10 @@
 """Random programs of Python's own means, compiled and eager: ``python -m tests.fuzz.python_programs --minutes 10``.
 
-A program is a function made of lines of the table below: what the language has for keeping, passing on, choosing and
-calling (data classes, named tuples, ``match``, generators, closures, exceptions, context managers, properties,
-descriptors, partials, caches, recursion, defaults, counters, sorting, text of numbers), on tensors of several dtypes,
-views, empty and 0-d ones. What is compared after every call: results with their types, who shares memory with whom,
-errors, and what the program left behind.
+A program is a function made of lines of the table below. They use the language's ways of keeping, passing on, choosing
+and calling. Examples are data classes, named tuples, ``match``, generators, closures, exceptions, context managers,
+properties, descriptors, partials, caches, recursion, defaults, counters, sorting and text of numbers. Tensors have
+several dtypes and are views, empty or 0-d, too. After every call the results with their types, shared memory, errors
+and remaining state are compared.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Program:
-    """Lines of the table, what is returned, and the calls."""
+    """Lines of the table, the results, and the calls."""
 
     lines: tuple[str, ...]
     result: str
@@ -162,7 +162,7 @@ def smaller(p: Program) -> list[Program]:
 
 
 def difference(seed: int) -> str | None:
-    """What the program of a seed does otherwise than in eager mode, made as small as is found."""
+    """Return the difference between compiled and eager runs of the program of a seed, reduced; None if they agree."""
     p = generate(seed)
     p, found = smallest(p, check, smaller)
     return None if found is None else f"seed {seed}:\n{p.text()}    {p.calls}\n    {found}"

@@ -1,4 +1,4 @@
-"""What is remembered under an identity is remembered only while the object lives, in all of the package.
+"""Values stored under an identity are kept only while the object lives, in all of the package.
 
 A dictionary of values by ``id(expr)`` outlived an expression: the next one, with its identity, got its address, in one
 process of many, and stored to it.
@@ -97,7 +97,7 @@ def test_identities_of_what_is_held_or_forgotten_are_no_matter(make: Any) -> Non
             del known[watch(thing)]
         assert watch(thing) == id(thing)
     del thing
-    loop = SimpleNamespace(seen={watch(make())})  # garbage that nobody can ask
+    loop = SimpleNamespace(seen={watch(make())})  # unreachable garbage
     loop.itself = loop
     del loop
     watch(known)
@@ -120,7 +120,7 @@ def test_nothing_is_kept_under_the_identity_of_what_is_gone() -> None:
 
 @pytest.mark.slow
 def test_the_fault_that_was_there_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the expression beside its entry, as it was."""
+    """The fault is the entry without the expression next to it."""
     over = Elements.over
 
     class Unheld(dict[int, Any]):

@@ -11,7 +11,7 @@ from tests.fuzz import changing, equal_graphs, loop_programs, panels, python_pro
 from tracecomp.ir.loops import Const
 from tracecomp.ir.types import float32
 
-FOUND = (1177, 1547)  # a flip of no axes was no identity; two parts of a column sum had one name
+FOUND = (1177, 1547)  # a flip of no axes was not an identity; two parts of a column sum had one name
 
 
 @pytest.mark.sampled(2)
@@ -38,7 +38,7 @@ def test_programs_of_python_that_once_differed(seed: int) -> None:
 
 
 def test_kernels_that_differ_in_the_sign_of_a_zero_are_two() -> None:
-    """Random program 5000069: what was written was 0.0, its negative 0.0 too, and both were one kernel."""
+    """Random program 5000069: a value and its negative were both 0.0, and both became one kernel."""
     compiled = tc.compile(lambda a: (a.zero_(), -a, tc.where(a > 0, a, -a)))
     for _ in range(3):
         zero, *minus = compiled(tc.ones(4))

@@ -1,9 +1,9 @@
 """Random training programs, compiled and eager: ``python -m tests.fuzz.training --minutes 10 --seed 0``.
 
-A program is a model, an optimizer and a step made of lines of the tables below: modules with buffers and hooks, writes
-to views of parameters, random numbers, derivatives by ``func``, promotion, ``out=`` over shared memory, generators,
-errors in the middle. Between calls the world around it changes. What is compared: results, errors, gradients, state of
-modules, optimizers and generators after every call.
+A program is a model, an optimizer and a step made of lines of the tables below. They have modules with buffers and
+hooks, writes to views of parameters, random numbers, derivatives by ``func`` and promotion. There are also ``out=``
+over shared memory, generators, and errors in the middle. Between calls the surrounding state changes. After every call,
+results, errors, gradients, and state of modules, optimizers and generators are compared.
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ def generate(seed: int) -> Program:
 
 
 class World:
-    """One copy of a program, with state of its own, its generator's included."""
+    """One copy of a program, with separate state, including its generator's."""
 
     def __init__(self, p: Program) -> None:
         self.space: dict[str, Any] = {"torch": torch, "__name__": "__main__", "print_none": lambda *a: None}
@@ -357,7 +357,7 @@ def plain(value: Any) -> Any:
 
 
 def unequal(a: Any, b: Any, exact: bool) -> str | None:
-    """Where ``a`` is other than ``b``."""
+    """Return where ``a`` differs from ``b``."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"{a.dtype}{a.shape} instead of {b.dtype}{b.shape}"
@@ -412,7 +412,7 @@ def smaller(p: Program) -> list[Program]:
 
 
 def difference(seed: int) -> str | None:
-    """What the program of a seed does otherwise than in eager mode, made as small as is found."""
+    """Return the difference between compiled and eager runs of the program of a seed, reduced; None if they agree."""
     p = generate(seed)
     found = check(p)
     kind = None if found is None else found.split(":")[1]

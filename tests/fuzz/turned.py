@@ -1,7 +1,7 @@
-"""Random transposes, and what is fused with them, beside numpy: ``python -m tests.fuzz.turned --minutes 60``.
+"""Random transposes, and operators fused with them, against numpy: ``python -m tests.fuzz.turned --minutes 60``.
 
-For a machine whose caches hold little, so that small memory has the panels, rests, prefetches and stores past the
-caches that large memory has; arrays begin anywhere within a line of memory.
+The machine model has small caches, so that small memory has the panels, remainders, prefetches and stores past the
+caches of large memory. Arrays begin anywhere within a line of memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MOST = 60_000
 
 
 def made(seed: int) -> tuple[Graph, list[Any], Any]:
-    """A graph, its operands, and what it gives."""
+    """Return a graph, its operands, and its expected results."""
     rng = np.random.default_rng(seed)
     dtype = (float32, float64, float16, int32, int64, uint8)[int(rng.integers(6))]
     shape = [int(rng.choice(EXTENTS)) for _ in range(int(rng.integers(2, 5)))]
@@ -57,7 +57,7 @@ def made(seed: int) -> tuple[Graph, list[Any], Any]:
 
 
 def difference(seed: int) -> str | None:
-    """What native code gives otherwise than numpy; None when nothing."""
+    """Return the difference between native code and numpy; None if they agree."""
     graph, arrays, wanted = made(seed)
     rng = np.random.default_rng(seed)
     machine = replace(SHARING if seed % 2 else host(), l2_bytes=8000, l3_bytes=1 << 16)

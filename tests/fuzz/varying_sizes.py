@@ -10,7 +10,7 @@ from tests.fuzz.command import by_command
 
 
 def difference(seed: int) -> str | None:
-    """What the program of a seed gives that it should not."""
+    """Return the wrong result of the program of a seed; None if it is right."""
     try:
         random_program(seed)
     except AssertionError as error:

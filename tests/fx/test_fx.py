@@ -1,4 +1,4 @@
-"""fx: what is traced, changed and generated is what PyTorch generates, and computes the same."""
+"""fx: tracing, rewriting and code generation produce PyTorch's code, and it computes the same."""
 
 from __future__ import annotations
 

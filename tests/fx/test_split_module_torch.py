@@ -1,4 +1,4 @@
-"""Graphs in parts: the code, and what it computes, beside torch."""
+"""Graphs in parts: the code and its results, compared with torch."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every stage of a few small programs against the text kept here; ``pytest tests/golden --update`` writes it anew.
+"""Every stage of a few small programs against the text kept here; ``pytest tests/golden --update`` rewrites it.
 
-A change that is not meant to change what is compiled leaves these files alone; of one that is, they show the effect.
-The machine is given, so that the files are the same everywhere.
+These files change exactly if compiled code changes, and then show the effect. The machine is fixed, so that the files
+are the same everywhere.
 """
 
 from __future__ import annotations

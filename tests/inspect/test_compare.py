@@ -91,7 +91,7 @@ def test_fault_in_codegen_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_fault_in_a_lowering_step_is_located(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every kernel is right by itself, but two values that are needed at once have one place."""
+    """Every kernel is right, but two values that are needed at once share one place."""
 
     def overlapping(lifetimes: Iterable[Lifetime]) -> tuple[dict[Value, int], int]:
         values = {x.value: x.nbytes for x in lifetimes}

@@ -1,4 +1,4 @@
-"""What dumps describe runs again, to the same bits, in another process and on another machine."""
+"""The programs in dumps run again, to the same bits, in another process and on another machine."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def test_a_difference_is_saved_and_shown_elsewhere(
         runpy.run_path(str(tmp_path / "reproduce.py"))
     shown = capsys.readouterr().out
     assert shown.startswith("result out0 f32[6]: ") and "equal" not in shown
-    # Where the fault is mended the script says so.
+    # The script reports when the fault is fixed.
     runpy.run_path(str(tmp_path / "reproduce.py"))
     assert capsys.readouterr().out == "result out0 f32[6]: equal\n"
 

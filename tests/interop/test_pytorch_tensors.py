@@ -1,4 +1,4 @@
-"""Tensors of PyTorch beside those of this package: constructors take them, everything else says what to do."""
+"""Tensors of PyTorch and those of this package: constructors take them, every other function says how to convert."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""torchvision's compiled operators, beside loops over elements, and their gradients beside differences."""
+"""torchvision's compiled operators compared with loops over elements, and their gradients with differences."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def images(*shape: int) -> torch.Tensor:
 
 
 def at(image: np.ndarray, y: float, x: float, edge: bool) -> float:
-    """``image`` between its elements; beyond the border it goes on for one element (``edge``), or falls to 0."""
+    """``image`` between its elements; beyond the border it continues for one element (``edge``), or falls to 0."""
     height, width = image.shape
     if edge:
         if not (-1 <= y <= height and -1 <= x <= width):

@@ -140,9 +140,9 @@ def test_code_that_reaches_for_python_is_refused(tmp_path: Any) -> None:
     torch.jit.script(torch.nn.ReLU()).save(str(file))
     for evil, said in {
         "__import__('os').system('true')": "__import__",
-        "torch.__class__": "not supported|not scriptable",
+        "torch.__class__": "not supported",
         "open('/etc/passwd')": "open",
-        "(input).data.__class__": "cannot read|not scriptable",
+        "(input).data.__class__": "cannot read",
         "torch.load('x')": "not known|not supported",
     }.items():
         bad = tmp_path / "bad.pt"

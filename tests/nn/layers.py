@@ -1,7 +1,7 @@
 """Every layer with arguments and inputs, as data: what the comparison with PyTorch enumerates.
 
 A case is (class name, arguments, keyword arguments, input specifications). An input is a shape of floats, or a pair of
-a kind ("int", "prob", "sign", "positive", "bool") and a shape, where "int" carries the upper bound as a third entry.
+a kind and a shape. Kinds are "int", "prob", "sign", "positive" and "bool"; "int" has the upper bound as a third entry.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Hooks, lazy modules and parametrizations against PyTorch: what hooks are given, in which order, what is refused."""
+"""Hooks, lazy modules and parametrizations against PyTorch: the arguments of hooks, their order, and errors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def layers(T: Any) -> Any:
 
 
 def outcome(f: Any, T: Any) -> Any:
-    """What ``f`` gives with one of the two libraries, or the class of what it raises."""
+    """Return the result of ``f`` with one of the two libraries, or the class of its error."""
     try:
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")

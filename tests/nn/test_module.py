@@ -20,7 +20,7 @@ BOTH = (tracecomp, torch)
 
 
 def outcome(run: Callable[[Any], Any], library: ModuleType) -> Any:
-    """What ``run(library)`` gives, or the type and text of what it raises."""
+    """Return the result of ``run(library)``, or the type and text of its error."""
     try:
         result = run(library)
     except Exception as error:

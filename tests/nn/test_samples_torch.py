@@ -24,9 +24,9 @@ from tests.opinfo.run_opinfo import (  # noqa: E402
 )
 
 RANDOM = ("FractionalMaxPool", "RReLU")
-"""What draws in each call, in other streams than torch's."""
+"""Modules that draw random numbers in each call, in other streams than torch's."""
 SAMPLES = 6
-"""Of each module and mode; torch has up to 216, which differ in few."""
+"""Samples of each module and mode; torch has up to 216, which differ in few."""
 
 
 def arguments(given: Any, memo: dict[int, Any]) -> tuple[Any, Any]:
@@ -49,7 +49,7 @@ def pairs(info: Any, training: bool) -> Any:
 
 
 def different(theirs: Any, ours: Any, call: Any, random: bool) -> str | None:
-    """What is different after a call, in words."""
+    """Return the difference after a call; None if there is none."""
     memo: dict[int, Any] = {}
     args, kwargs = arguments(call, memo)
     want, got = theirs(*call.args, **call.kwargs), ours(*args, **kwargs)

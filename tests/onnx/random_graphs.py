@@ -1,7 +1,7 @@
 """Random models of many operators, of any version of them: each node takes what those before it gave.
 
-A node is tried by itself, by onnxruntime, when it is put in; what onnxruntime refuses is left out. So every value of a
-graph is known, and of one that differs the part that leads to the first difference remains.
+onnxruntime runs each node separately when it is added; nodes that it refuses are left out. So every value of a graph is
+known, and a graph with a difference is reduced to the part that leads to the first one.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGEST = 1e4
 
 
 class Unfit(Exception):
-    """There is nothing that an operator could take."""
+    """No value fits an operator."""
 
 
 @dataclass
@@ -67,7 +67,7 @@ class Graph:
         return tuple(self.known[name].shape)
 
     def put(self, op: str, inputs: Sequence[str], results: int = 1, **attrs: Any) -> None:
-        """Add a node, if onnxruntime runs it and what it gives is of moderate size."""
+        """Add a node, if onnxruntime runs it and its result is of moderate size."""
         outputs = [f"y{len(self.known)}_{k}" for k in range(results)]
         node = H.make_node(op, [*inputs], outputs, **attrs)
         found = run(model_of([node], self.known, reads(node), {}, outputs, self.version), self.known)
@@ -83,7 +83,7 @@ def large(value: Array) -> bool:
 
 
 def reads(node: Any) -> list[str]:
-    """What a node and its bodies read."""
+    """Return the values that a node and its bodies read."""
     found = [n for n in node.input if n]
     for a in node.attribute:
         if a.HasField("g"):

@@ -1,4 +1,4 @@
-"""What random models are made of (``random_graphs``): one function for each kind of node, and models of a seed."""
+"""Nodes of random models (``random_graphs``): one function for each kind of node, and models of a seed."""
 
 from __future__ import annotations
 
@@ -214,7 +214,7 @@ def along(g: Graph) -> None:
     elif op.startswith("Arg"):
         g.put(op, [x], axis=axis, keepdims=g.chance.one(0, 1))
     elif op in ("Softmax", "LogSoftmax", "Hardmax") and g.chance.one(0, 0, 1):
-        g.put(op, [x])  # the usual axis is another one in older versions
+        g.put(op, [x])  # older versions have a different default axis
     else:
         g.put(op, [x], axis=axis)
 
@@ -277,7 +277,7 @@ def _upsampled(g: Graph, x: str) -> None:
 
 
 def left_out(g: Graph) -> None:
-    # What the mask of older versions holds where nothing is dropped is not said.
+    # The mask of older versions is undefined if no element is dropped.
     g.put("Dropout", [g.floats()], 1 if g.version < 12 else 2, **({"ratio": 0.3} if g.version < 12 else {}))
 
 
@@ -288,7 +288,7 @@ def hot(g: Graph) -> None:
 
 
 def chosen(g: Graph) -> None:
-    """A branch; both read what lies outside."""
+    """A branch; both bodies read outer values."""
     x = g.floats()
     test = g.leaf(np.array(g.chance.one(True, False)))
     shape = [None] * len(g.shape(x))
@@ -375,7 +375,7 @@ def graph_of(seed: int, length: int = 12) -> Graph:
         before, leaves = dict(g.known), dict(g.leaves)
         try:
             chance.one(*KINDS)(g)
-        except Exception:  # onnxruntime's errors have no common class; what it refuses is left out
+        except Exception:  # onnxruntime's errors have no common class; nodes that it refuses are left out
             used = {n for node in g.nodes for n in (*node.output, *reads(node))}
             g.known = before | {n: v for n, v in g.known.items() if n in used}
             g.leaves = leaves | {n: place for n, place in g.leaves.items() if n in used}

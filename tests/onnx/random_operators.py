@@ -1,4 +1,4 @@
-"""Random models of one operator: attributes and shapes by chance, onnxruntime says what is right.
+"""Random models of one operator: random attributes and shapes, with onnxruntime as reference.
 
 Each maker gives inputs (None for one that is left out) and attributes. Inputs that an operator needs to know when a
 model is read (sizes, axes) are constants, others are given at the call.
@@ -171,7 +171,7 @@ def _scatter_elements(c: Chance) -> Node:
     shape, how = c.shape(2, 2), c.one("none", "add", "mul", "max", "min")
     axis = c.axis(2)
     own = [c.rng.randint(1, n) for n in shape]
-    if how == "none":  # the order of writes is nobody's
+    if how == "none":  # the order of writes is undefined
         own[axis] = 1
     index = c.ints(-shape[axis], shape[axis], *own)
     return Node([c.ties(*shape), index, c.ties(*own)], {"axis": axis, "reduction": how})

@@ -1,4 +1,4 @@
-"""The operators' own tests, as the installed onnx has them: each passes, or stands below with its reason."""
+"""The operators' official tests, as the installed onnx has them: each passes, or is listed below with its reason."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def differences(found: Any, wanted: Any, case: Any) -> Iterator[str]:
 
 
 def failure(case: Any) -> str | None:
-    """What is wrong, if anything."""
+    """Return the error, if any."""
     from tracecomp.onnx import load
 
     try:

@@ -1,4 +1,4 @@
-"""Names of inputs, outputs and open sizes that an export is given: what does not fit the model is said, not dropped."""
+"""Names of inputs, outputs and dynamic sizes of an export: names that do not fit the model raise an error."""
 
 from __future__ import annotations
 

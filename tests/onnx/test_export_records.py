@@ -1,4 +1,4 @@
-"""Every operator record goes out to ONNX, or stands in the list of those that have no form there, with the reason."""
+"""Every operator record is exported to ONNX, or is in the list of those without a form there, with the reason."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tracecomp.onnx.export_rules import REFUSED, RULES, Emitter, missing, number
 
 ACCURACY = {"float16": 4e-3, "float32": 4e-6, "float64": 1e-13}
 ERF = 1e-6
-"""Of onnx's evaluator, which has float32 only."""
+"""The error of onnx's evaluator, which has float32 only."""
 UNDEFINED = {
     ("prod", "i"): "products of integers that overflow wrap around here, and are cut off by onnxruntime",
     ("conv", "i"): "refused: ONNX has convolutions of floats only",

@@ -96,7 +96,7 @@ def test_large_weights_are_read_once_and_those_of_other_files_when_they_are_used
     onnx.save(model, tmp_path / "e.onnx", save_as_external_data=True, location="e.data")
     for source, most in ((data, 1.1), (tmp_path / "m.onnx", 1.1), (tmp_path / "e.onnx", 0.1)):
         load(source)
-        background.finish()  # what other tests have left to the second thread is counted, too
+        background.finish()  # work that other tests left to the background thread is counted, too
         tracemalloc.start()
         module = load(source)
         peak = tracemalloc.get_traced_memory()[1]
@@ -104,7 +104,7 @@ def test_large_weights_are_read_once_and_those_of_other_files_when_they_are_used
         assert peak < most * 4_000_000
         assert torch.equal(module(x), want)
         with torch.no_grad():
-            module.large.mul_(2)  # the file keeps what it has
+            module.large.mul_(2)  # the file keeps its values
         assert torch.equal(load(source)(x), want)
 
 
@@ -143,7 +143,7 @@ class Patience:
 
 
 def damage_models(count: int, seed: int) -> Counter[str]:
-    """What becomes of ``count`` models of which bytes were changed or cut off."""
+    """Count the outcomes for ``count`` models with changed or missing bytes."""
     rng, found = random.Random(seed), Counter[str]()
     kinds = [small().SerializeToString(), looping().SerializeToString()]
     for number in range(count):
@@ -233,7 +233,7 @@ def test_small_models_do_not_grow_large() -> None:
 
 
 def exported(model: Any, x: Any) -> bytes:
-    """What torch's exporter makes of ``model``."""
+    """Return the file of torch's exporter for ``model``."""
     reference = pytest.importorskip("torch")
     file = io.BytesIO()
     with warnings.catch_warnings():

@@ -1,4 +1,4 @@
-"""What ONNX's operators mean where libraries differ or samples are rare: each case is worked out by hand."""
+"""The meaning of ONNX's operators where libraries differ or samples are rare: each case is worked out by hand."""
 
 from __future__ import annotations
 

@@ -66,13 +66,13 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def _smaller(nodes: list[Any]) -> Iterator[list[Any]]:
-    """Fewer nodes: without the last, without some that nobody reads, and with the results of some given."""
+    """Yield fewer nodes: without the last, without some unused ones, and with the results of some as inputs."""
     for k in reversed(range(len(nodes))):
         yield [*nodes[:k], *nodes[k + 1 :]]
 
 
 def difference(seed: int) -> str | None:
-    """What is wrong with the model of a seed, with as few nodes as still show it."""
+    """Return the error of the model of a seed, with as few nodes as still show it."""
     g = graph_of(seed)
     if not g.nodes or (first := wrong(g, g.nodes)) is None:
         return None

@@ -19,7 +19,7 @@ H = onnx.helper
 
 
 def model_of(name: str, node: Node) -> tuple[Any, dict[str, Any]]:
-    """The model and what it is called with."""
+    """Return the model and its inputs."""
     given, weights, names = {}, [], []
     for k, array in enumerate(node.inputs):
         names.append("" if array is None else f"x{k}")
@@ -40,7 +40,7 @@ def model_of(name: str, node: Node) -> tuple[Any, dict[str, Any]]:
 
 
 def difference(seed: int) -> str | None:
-    """What the operator of a seed gives that it should not; None also where onnxruntime refuses it."""
+    """Return the wrong result of the operator of a seed; None if it is right or onnxruntime refuses the model."""
     name = [*MAKERS][seed % len(MAKERS)]
     node = MAKERS[name](Chance(seed))
     about = f"seed {seed}: {name} {node.attributes} of {[None if a is None else a.shape for a in node.inputs]}"

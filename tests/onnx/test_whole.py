@@ -84,7 +84,7 @@ CASES: dict[str, Case] = {
 
 
 def made(name: str) -> tuple[Any, Any]:
-    """A model, whose weights and running values are no round numbers, and what it is given."""
+    """Return a model, whose weights and running values are not round numbers, and its input."""
     torch.manual_seed(len(name))
     make, shape, _, _ = CASES[name]
     model = make()
@@ -213,7 +213,7 @@ def test_recurrent_weights_are_those_of_the_model_and_train() -> None:
 
 
 def test_nothing_is_an_operator_while_types_are_cast() -> None:
-    """What autocast makes of a call has other types than its operands."""
+    """Calls under autocast have other types than their operands."""
     model, x = nn.Linear(3, 2), torch.randn(2, 3)
 
     def cast(x: Any) -> Any:
@@ -225,7 +225,7 @@ def test_nothing_is_an_operator_while_types_are_cast() -> None:
 
 
 def test_every_spelling_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each function stands in a case here, or differs from one that does by its dimensions."""
+    """Each function has a case here, or differs only in its dimensions from one that has."""
     used = set()
 
     def noting(fn: Any, spelling: Any) -> Any:

@@ -48,7 +48,7 @@ def called(fn: Any, sample: Any) -> list[Any]:
 
 
 def compare(fn: Any, sample: Any, backend: str) -> str | None:
-    """What differs, in words; None when nothing does, or when the sample fails eagerly too."""
+    """Return the difference; None if the results agree, or if the sample fails eagerly too."""
     try:
         want = called(fn, sample)
     except Exception:

@@ -54,7 +54,7 @@ NARROW = {
     "bfloat16": torch.bfloat16,
 }  # fmt: skip
 TOLERANCE = {"bfloat16": 0.1, "float16": 1e-2, "float32": 1e-4, "complex64": 1e-4}
-"""Of types with few digits, relative and absolute; torch rounds some half formulas after each step."""
+"""For types with few digits, relative and absolute; torch rounds some half formulas after each step."""
 OUT_OF_SCOPE = (
     "sparse.", "jiterator", "torch.ops", "torch._scaled", "to_sparse", "chalf", "_segment_reduce", "_chunk_cat",
     "hash_tensor", "_batch_norm_with_update", "_native_batch_norm_legit", "_softmax_backward_data",
@@ -116,7 +116,7 @@ SIGNS = {"svd": svd_signs, "linalg.svd": svd_signs, "linalg.eigh": eigh_signs, "
 
 
 class Unsupported(Exception):
-    """A sample that needs what is out of scope (half-precision complex numbers, sparse tensors)."""
+    """A sample with unsupported types (half-precision complex numbers, sparse tensors)."""
 
 
 def convert(x: Any, memo: dict[int, Any]) -> Any:
@@ -209,7 +209,7 @@ def leaves(x: Any) -> list[Any]:
 
 
 def difference(want: Any, got: Any, tolerance: float, exact: bool = True) -> str | None:
-    """What is different, in words; None when equal."""
+    """Return a description of the difference; None if equal."""
     wants, gots = leaves(want), leaves(got)
     if len(wants) != len(gots):
         return f"{len(gots)} results instead of {len(wants)}"

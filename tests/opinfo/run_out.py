@@ -2,8 +2,8 @@
 
     python -m tests.opinfo.run_out [--names add,sum] [--compiled]
 
-For each result of an operator, ``out`` gets every dtype, and then shapes, strides and memory that do not fit. Compared
-are the exception's type, the dtype and shape of ``out`` and its values, warnings, and what is returned.
+For each result of an operator, ``out`` gets every dtype, and then shapes, strides and memory that do not fit. The
+exception's type, the dtype, shape and values of ``out``, warnings and the results are compared.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Make = Callable[[Any], Any]
 
 
 BESIDE = ("nn.functional.", "narrow_copy", "ormqr")
-"""Operators of torch that write beside ``out`` when it does not lie densely, or take it by accident."""
+"""Operators of torch that write elsewhere if ``out`` has gaps, or accept it by accident."""
 
 
 def takes_out(op: Any) -> bool:
@@ -99,13 +99,13 @@ def _dtype(t: Any, r: torch.Tensor) -> Any:
 
 
 def outcome(fn: Any, args: Any, kwargs: Any, out: list[Any], named: bool) -> tuple[Any, ...]:
-    """What a call does: its exception, or the outs after it, what is warned of, and whether it returns them."""
+    """Return the effects of a call: its exception, or the outs after it, its warnings, and whether it returns them."""
     given = out[0] if len(out) == 1 and not named else tuple(out)
     with warnings.catch_warnings(record=True) as said, np.errstate(all="ignore"):
         warnings.simplefilter("always")
         try:
             found = fn(*args, **kwargs, out=given)
-        except Exception as error:  # whatever is raised is what is compared
+        except Exception as error:  # both libraries must raise the same error
             return type(error), str(error)
     found = list(found) if isinstance(found, list | tuple) else [found]
     same = len(found) == len(out) and all(a is b for a, b in zip(found, out, strict=True))
@@ -115,7 +115,7 @@ def outcome(fn: Any, args: Any, kwargs: Any, out: list[Any], named: bool) -> tup
 def compare(
     op: Any, dtype: torch.dtype, compiled: bool, tried: Container[str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Names of what ``out`` was given, all or those that are ``tried``, with what is different."""
+    """Yield the names of the values for ``out``, all or those that are in ``tried``, with the difference."""
     found = sample_of(op, dtype)
     if found is None:
         return
@@ -143,7 +143,7 @@ def compare(
 
 
 def difference(want: tuple[Any, ...], got: tuple[Any, ...], exact: bool) -> str | None:
-    """What is different between two outcomes, in words."""
+    """Return a description of the difference between two outcomes."""
     if isinstance(want[0], type) or isinstance(got[0], type):
         if want[0] is got[0] or "single memory location" in str(got[1]):  # torch writes such memory in no order
             return None

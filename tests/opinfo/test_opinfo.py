@@ -103,7 +103,7 @@ def tensors(x: Any) -> list[Any]:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", OPERATORS, ids=label)
 def test_results_that_share_memory_share_its_count_of_writes(op: Any) -> None:
-    """What calls have prepared from a tensor is used until its memory counts a write."""
+    """Values that calls have prepared from a tensor are used until its memory counts a write."""
     fn, dtype = function(op.name, op.variant_test_name), torch.float32
     if fn is None or not takes(op, dtype):
         return
@@ -115,7 +115,7 @@ def test_results_that_share_memory_share_its_count_of_writes(op: Any) -> None:
                 warnings.simplefilter("ignore")
                 result = fn(*args, **kwargs)
         except (Unsupported, RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError):
-            continue  # what is offered, test_first_samples says
+            continue  # test_first_samples covers unsupported operators
         for given, made in product(tensors([*args, *kwargs.values()]), tensors(result)):
             if given is not made and np.may_share_memory(given._data, made._data):
                 assert given._storage.memory is made._storage.memory

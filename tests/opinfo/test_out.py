@@ -1,4 +1,4 @@
-"""What ``out=`` may be, for every operator of torch's sample database: types, shapes, strides, warnings."""
+"""Valid values of ``out=``, for every operator of torch's sample database: types, shapes, strides, warnings."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIFFERENT = {
     "unbind_copy": "torch returns None",
 }
 TRIED = {"float64 for result 0", "int64 for result 0", "other elements", "every other", "expanded", "no tensor"}
-"""What is tried here; all of it, and other dtypes of operands, by ``python -m tests.opinfo.run_out``."""
+"""Values for ``out`` here; ``python -m tests.opinfo.run_out`` runs all of them, with other dtypes of operands."""
 OPERATORS = [op for op in op_db if takes_out(op) and op.name not in DIFFERENT and takes(op, torch.float32)]
 
 

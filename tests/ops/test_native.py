@@ -13,7 +13,7 @@ from tracecomp.ir.op import OPS, Op
 
 EVERY = [pytest.param(op, id=op.name) for op in OPS.values() if op.kind != "external"]
 EPSILON = {"float16": 2.0**-10, "float32": 2.0**-23, "float64": 2.0**-52}
-# What numpy's own function may be off, and the terms that sums of a sample have at most.
+# Allowed error of numpy's function, and the most terms that sums of a sample have.
 NUMPY_ULP = 4.0
 TERMS = 64.0
 

@@ -178,7 +178,7 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
 # Eigenvectors, singular vectors and Q are unique up to signs, which LAPACK implementations choose differently.
 WITHOUT = {"pad", "slice_update", "fold", "iota", "random_bits", "scan", "cond", "while_loop", "pivot_order"}
 WITHOUT |= {"qr", "eigh", "svd", "dft", "hosted", "eig", "phase_free"}
-# Of several processes: tests/distributed compares them with gloo.
+# Operators of several processes: tests/distributed compares them with gloo.
 WITHOUT |= {"all_gather", "all_reduce", "all_to_all", "broadcast_from", "reduce_scatter"}
 
 TOLERANCE = {"float16": (2e-3, 2e-3), "float32": (2e-6, 2e-6), "float64": (1e-13, 1e-13)}
@@ -192,7 +192,7 @@ def test_every_record_has_a_counterpart_or_a_reason() -> None:
 
 
 def torch_results(case: Case, tensors: list[Any]) -> tuple[Any, ...] | None:
-    """What PyTorch gives; None where it lacks the element type, or rounds float16 sums after every term."""
+    """Return PyTorch's results; None if it lacks the element type, or rounds float16 sums after every term."""
     if case.op.kind == "convolution" and case.types[0].dtype.name in ("float16", "int64"):
         return None
     try:

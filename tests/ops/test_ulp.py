@@ -1,7 +1,7 @@
 """Native code against the numpy meaning, for every record on its own samples.
 
-Operators that do not add up agree to the record's ``ulp`` (bit by bit when it is 0); sums agree to the rounding error
-of any order of summation.
+Operators without sums agree to the record's ``ulp`` (bit by bit if it is 0). Sums agree to the rounding error of any
+order of summation.
 """
 
 from __future__ import annotations

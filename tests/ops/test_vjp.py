@@ -37,7 +37,7 @@ def smooth_cases(op: Op) -> Iterator[Case]:
 
 
 def overwrites(sample: Sample) -> bool:
-    """Of elements written to one place, every one gets the gradient, as in PyTorch: not the slope."""
+    """If several elements write to one place, each gets the gradient, as in PyTorch: not the slope."""
     return sample.attrs.get("mode") == "set" and not sample.args[1][2].startswith("distinct")
 
 

@@ -1,4 +1,4 @@
-"""Every optimizer of torch's own sample database: parameters, state and groups after steps, and what is refused."""
+"""Every optimizer of torch's sample database: parameters, state and groups after steps, and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STEPS = 6
 TOLERANCE = {"Muon": 1e-3, "Rprop": 1e-7}
 """Muon's iteration is in bfloat16, whose roundings add up; torch holds Rprop's factors in float32."""
 SCRATCH = "al"
-"""What LBFGS keeps in torch's state, though each step computes it anew."""
+"""An entry that LBFGS keeps in torch's state, though each step computes it again."""
 IMPLEMENTATION = ("foreach", "both floats or both Tensors")
 """Refusals of combinations that are a matter of torch's several implementations."""
 

@@ -28,7 +28,7 @@ CASES: dict[str, dict[str, Any]] = {
 def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(background, "REST", 0.0)
     monkeypatch.setattr(use, "begun", Unheard())
-    background.finish()  # what tests before have asked for may fill the queue
+    background.finish()  # requests of earlier tests may fill the queue
     served._served.clear()
     yield
     background.finish()

@@ -15,7 +15,7 @@ from tracecomp.optim.optimizer import (
 
 
 class Own(Optimizer):
-    """A step of its own."""
+    """An optimizer with a custom step."""
 
     def __init__(self, params: Any) -> None:
         super().__init__(params, {"lr": 0.5})

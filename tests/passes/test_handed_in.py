@@ -1,4 +1,4 @@
-"""Schedules by hand: they print, parse, run with the same bits, and are refused in words where they do not fit."""
+"""Schedules by hand: they print, parse, run with the same bits, and are refused with a reason if they do not fit."""
 
 from __future__ import annotations
 
@@ -124,8 +124,8 @@ def test_what_prints_can_be_handed_in(name: str) -> None:
     ("small tiles", "register tiles\n speed 9\n", "no field speed"),
     ("small tiles", "register tiles\n width many\n", "expected a number"),
     ("small tiles", "register tiles\n threads all\n", "expected parallel, opportunistic or serial"),
-    ("small tiles", "register tiles\n width 8\n width 16\n", "a second time"),
-    ("small tiles", " width 8\n", "neither a title nor a field"),
+    ("small tiles", "register tiles\n width 8\n width 16\n", "width is set twice"),
+    ("small tiles", " width 8\n", "expected a title, or a field and its value"),
     ("small tiles", "lanes across rows\n width 8\n", "has a schedule 'register tiles'"),
     ("small tiles", "register tiles\nregister tiles\n", "remove the extra record"),
     ("rows of a softmax", "lanes along rows\n rows_at_once 0\n", "rows_at_once must be 1 to 33"),

@@ -1,4 +1,4 @@
-"""Bits do not depend on the processor: neither on what the machine is nor on what was measured on it."""
+"""Bits do not depend on the processor: neither on its description nor on measurements."""
 
 from __future__ import annotations
 
@@ -110,7 +110,8 @@ def interpreted(built: Built, graph: Graph, arrays: list[Any]) -> list[Any]:
 @host_is_x86
 @pytest.mark.parametrize(("name", "backward"), [*((n, False) for n in CASES), *((n, True) for n in TRAINED)])
 def test_every_machine_computes_the_same_bits(name: str, backward: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Scheduled for each, compiled to instructions that it has; also with an infinite element, beside padding too."""
+    """Each program is scheduled for each machine and compiled to its instructions; also with an infinite element, and
+    next to padding."""
     graph, arrays = recorded(name, backward)
     one, *others = MACHINES
     want = results(built_for(MACHINES[one], graph), graph, arrays, None, monkeypatch)
@@ -137,7 +138,7 @@ def test_random_graphs(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_schedules_differ_where_bits_do_not() -> None:
-    """What is compared above are different programs."""
+    """The programs compared above differ."""
     graph, _ = recorded("product", True)
     assert len({print_program(built_for(machine, graph).program) for machine in MACHINES.values()}) >= 5
 
@@ -145,7 +146,7 @@ def test_schedules_differ_where_bits_do_not() -> None:
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", ["depthwise", "first layer, channels last", "more filters", "every other"])
 def test_terms_of_padding_are_left_out_by_all_machines_or_none(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An infinite weight times padding is no number; which results are none must not depend on registers or caches."""
+    """An infinite weight times padding is NaN; which results are NaN must not depend on registers or caches."""
     graph, arrays = recorded(name, False)
     arrays[1][:] = np.inf
     arrays[0] = np.abs(arrays[0])

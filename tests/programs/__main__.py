@@ -15,7 +15,7 @@ HEAD = "| script | what it is | recordings | runs as Python, and why |\n|---|---
 
 
 def row(name: str, script: Script) -> tuple[str, str | None]:
-    """The script's line of the table, and what it does otherwise than without compilation."""
+    """Return the script's line of the table, and its differences from a run without compilation."""
     found = report(script)
     what = (script.__doc__ or "").splitlines()[0]
     why = "; ".join(dict.fromkeys(map(shortly, found.breaks)))

@@ -1,4 +1,4 @@
-"""Models and layers of one's own."""
+"""User-defined models and layers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scripts by name. A script is given ``compile`` and returns what it has computed."""
+"""The scripts by name. A script takes ``compile`` and returns its results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SCRIPTS: dict[str, Script] = {}
 
 
 def script(fn: Script) -> Script:
-    """Add a script under its name; the first line of its docstring says what it is."""
+    """Add a script under its name; the first line of its docstring describes it."""
     assert fn.__name__ not in SCRIPTS, fn.__name__
     SCRIPTS[fn.__name__] = fn
     return fn

@@ -50,7 +50,7 @@ def report(script: Script, **options: Any) -> Report:
 
 
 def seen(script: Script, compile: Callable[[Any], Any]) -> Any:
-    """What a script returns and prints, as plain values."""
+    """Return a script's results and its output, as plain values."""
     torch.manual_seed(0)
     random.seed(0)
     np.random.seed(0)
@@ -70,7 +70,7 @@ def plain(value: Any) -> Any:
 
 
 def unequal(a: Any, b: Any) -> str | None:
-    """Where two results differ by more than rounding."""
+    """Return where two results differ by more than rounding."""
     if isinstance(b, np.ndarray | float):
         scale = 1 + float(np.abs(np.nan_to_num(b, posinf=0, neginf=0)).max(initial=0))
         same = np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-3, atol=1e-4 * scale, equal_nan=True)

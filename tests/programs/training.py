@@ -202,7 +202,7 @@ def reduce_on_plateau(compile):
 
 @script
 def lbfgs_inside(compile):
-    """LBFGS whose step is a part of what is compiled"""
+    """LBFGS with its step inside of the compiled function"""
     model, x, y = mlp(2, 4, 1), data(12, 2), data(12, 1, seed=1)
     opt = optim.LBFGS(model.parameters(), lr=0.5, max_iter=3)
 

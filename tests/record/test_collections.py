@@ -1,4 +1,4 @@
-"""What runs because the collector of cycles does is no part of the program that is recorded at that time."""
+"""Code that the cycle collector runs during a recording does not belong to the program."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def left_generator() -> Any:
 
 @pytest.fixture(params=["alone", "beside another's callback"])
 def callbacks(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Others, a test runner among them, are told of collections too, and look at the time then."""
+    """Other callbacks, such as a test runner's, also run at collections, and read the time."""
 
     def told(phase: str, info: object) -> None:
         time.perf_counter()

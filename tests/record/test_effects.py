@@ -1,4 +1,4 @@
-"""What a call does to the world around it, done again by every call."""
+"""Every call repeats the recorded call's side effects."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Described:
 
 
 class Asked:
-    """Python asks it for what it has not: that is no part of the program."""
+    """Python looks up a missing attribute: the lookup does not belong to the program."""
 
     def __init__(self, log: list[Any]) -> None:
         self.log = log
@@ -107,7 +107,7 @@ class Asked:
 
 
 class World:
-    """What the programs below change; ``now`` shows it with its types."""
+    """State that the programs below change; ``now`` returns it with its types."""
 
     def __init__(self) -> None:
         self.log: list[Any] = []

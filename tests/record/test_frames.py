@@ -1,4 +1,4 @@
-"""The stack of a function that is traced: what stands there before each instruction, on this Python."""
+"""The stack of a function that is traced: its values before each instruction, on this Python."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Marked:
 
 
 def everything(m: Marked, other: Marked) -> object:
-    """Attributes of ``m`` alone are read in here, whatever else lies on the stack."""
+    """Only attributes of ``m`` are read in here, whatever else the stack holds."""
     options = {"a": m.name}
     seen = [m.items[0], m.method(m.name, key=m.items), m.method(*m.items, **options)]
     for n in range(3):

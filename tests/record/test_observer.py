@@ -1,6 +1,8 @@
-"""What the observer does where it fails itself."""
+"""Internal errors of the observer."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
@@ -40,3 +42,14 @@ def test_a_class_of_the_program_that_fails_is_no_fault_of_the_observer() -> None
         assert torch.compile(program)(torch.ones(2)).tolist() == [3, 3]
         torch.compile(lambda x: x.numpy())(torch.ones(2))
     assert not any("internal error of tracecomp" in str(w.message) for w in found)
+
+
+@pytest.mark.parametrize("module", [None, 3])
+def test_functions_without_a_module_are_recorded(module: object) -> None:
+    """Such as those of ``exec`` in a namespace without ``__name__``."""
+    namespace: dict[str, Any] = {}
+    exec("def inner(x): return x * 2\ndef outer(x): return inner(x) + 1", namespace)
+    for name in ("inner", "outer"):
+        namespace[name].__module__ = module
+    compiled = torch.compile(namespace["outer"], fullgraph=True)
+    assert [compiled(torch.ones(2)).tolist() for _ in range(3)] == [[3, 3]] * 3

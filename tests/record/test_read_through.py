@@ -1,4 +1,4 @@
-"""What is read of an object by way of something else: its bound methods, all its attributes, its text."""
+"""Indirect reads of an object: its bound methods, all its attributes, its text."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ METHODS: dict[str, Case] = {
     "key": (Owner, lambda o: o.method, lambda m: sorted([2, 1], key=m)[0] * m(), _attribute),
     "partial": (Owner, lambda o: functools.partial(o.method, 2), lambda m: m(), _attribute),
 }
-"""What makes an object, its method, what a program does with that, and what changes the object."""
+"""The object's constructor, its method, the program's use of it, and the change of the object."""
 
 
 def changed(make: Callable[[], Any], way: Callable[[Any], Any], use: Callable[[Any], Any], change: Any) -> None:

@@ -1,4 +1,4 @@
-"""Values that are equal and not the same: wherever a program finds one, another one makes another program."""
+"""Values that are equal and not identical: a program that uses one must not run for the other."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PAIRS: tuple[tuple[Any, Any], ...] = (
     (np.float32(0.0), np.float32(-0.0)), (np.float32(1.0), 1.0), (np.int64(1), 1), ((1, 2), (1.0, 2)),
     ((0.0, (0.0,)), (0.0, (-0.0,))), ("1", b"1"),
 )  # fmt: skip
-"""Of most pairs the two are equal to Python."""
+"""Python finds most pairs equal."""
 
 
 @dataclasses.dataclass
@@ -71,7 +71,7 @@ FOUND: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     "keys of a global": (lambda v: (names.clear(), names.__setitem__(v, 1)), lambda a: next(iter(names))),
     "attribute of a module": (lambda v: setattr(module, "value", v), lambda a: module.value),
 }
-"""Where a program finds a value: what puts it there and gives an argument, and what finds it."""
+"""Places of values in a program: the setup and an argument, and the expression that reads it."""
 
 TOLD = {
     text: float(number)
@@ -199,7 +199,7 @@ NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
 @pytest.mark.filterwarnings("ignore")  # that it is recorded for every number
 @pytest.mark.parametrize("where", NUMBERS)
 def test_the_type_of_a_number_that_varies(where: str) -> None:
-    """What is followed in place of a number has a type of its own."""
+    """The number that replaces a varying one has a separate type."""
     compiled = torch.compile(lambda x, v: x * NUMBERS[where](x, v))
     for number in (1.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
         holder.value = number

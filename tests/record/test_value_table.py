@@ -1,4 +1,4 @@
-"""The table of traced values, with a recorder that only makes inputs: what is worth what after writes and views."""
+"""The table of traced values, with a recorder that only makes inputs: equal values after writes and views."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """``python -m tests.replay check`` replays every recorded graph, ``check --update`` writes a new reference.
 
-``record FILES`` makes the corpus anew, from what ``pytest -p tests.replay.recorder`` wrote into FILES
-(see ``recorder.py``): of graphs whose operators are put together in the same ways, a few are kept.
+``record FILES`` rewrites the corpus from the output of ``pytest -p tests.replay.recorder`` in FILES (see
+``recorder.py``). A few graphs are kept for each combination of operators.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _record(files: Iterable[Path]) -> int:
 
 
 def _named(lines: Iterable[str]) -> Iterator[Recorded]:
-    """The graphs, each under a name of its own."""
+    """Yield the graphs, each under a unique name."""
     names = Counter[str]()
     for line in lines:
         found = Recorded.from_json(line)
@@ -93,7 +93,7 @@ def _kept(graphs: Iterable[Recorded]) -> Iterator[Recorded]:
 
 
 def _ways(graph: Graph) -> set[tuple[str, ...]]:
-    """How operators are put together: each with what it reads, by types, and large or small."""
+    """Return the combinations of operators: each with its operands, by types, and large or small."""
     found = set[tuple[str, ...]]()
     for node in graph.live_nodes():
         found |= {(_sort(node), _sort(v.node), f"operand {n}") for n, v in enumerate(node.inputs)}

@@ -1,4 +1,4 @@
-"""What becomes of a recorded graph, as digests: the loop program for two machines, and the bits of its outputs.
+"""Digests of a recorded graph's compilation: the loop program for two machines, and the bits of its outputs.
 
 On the way, every graph and program is printed, read back and printed again: not a line may differ.
 """
@@ -36,7 +36,7 @@ MAX_BYTES = 64 << 20
 
 
 def of(recorded: Recorded, bits: bool) -> dict[str, str]:
-    """Digests by kind: a loop program per machine, and ``bits`` of the outputs where they are asked for."""
+    """Return digests by kind: a loop program per machine, and ``bits`` of the outputs on request."""
     found = {}
     with config.override(**recorded.settings):
         for name, machine in MACHINES.items():
@@ -54,7 +54,7 @@ def _built(recorded: Recorded, machine: Machine) -> Built:
 
 
 def _reads_back(recorded: Recorded, built: Built) -> None:
-    """Refuse a graph or a program that is not well formed, or whose text, read and printed again, is another one."""
+    """Refuse a graph or a program that is not well formed, or that changes when its text is read and printed again."""
     verify_program(built.program)
     for stage in built.stages:
         text = print_graph(stage.state)
@@ -100,8 +100,8 @@ def _digest(parts: Iterable[str | bytes]) -> str:
 
 
 def _may_run(recorded: Recorded) -> bool:
-    """Left out are loops that made-up inputs may keep from ending, very large values, and what has given up its bits:
-    with ``fast_math`` they are those of one processor."""
+    """Loops that may not end with made-up inputs are left out. So are very large values, and graphs without fixed bits:
+    those of ``fast_math`` belong to one processor."""
     if recorded.settings.get("fast_math"):
         return False
     graph = parse_graph(recorded.graph)

@@ -58,7 +58,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 
 def several() -> Program:
-    """The functions of ``OPS`` of one input, each in vectors of its own length."""
+    """Return the functions of ``OPS`` of one input, each with a different vector length."""
     source = Slot("x", "input", 0, 4 * SIZE)
     steps, outputs = [], []
     for n, op in enumerate(OPS):

@@ -1,4 +1,4 @@
-"""Programs in a process whose free memory lies further apart than code can reach: their parts must lie together."""
+"""Programs in a process whose free memory is further away than code can reach: their parts must be adjacent."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_floats_are_rounded_as_numpy_rounds_them() -> None:
 
 
 def test_doubles_are_rounded_once() -> None:
-    """Those beside the middle of two halves would come out wrong by way of float."""
+    """Values near the midpoint of two halves would be wrong by way of float."""
     halves = np.arange(31744, dtype=np.uint16).view(np.float16).astype(np.float64)
     middle = (halves[:-1] + halves[1:]) / 2
     far = np.array([65519.999999999, 65520, 1e300, 5e-324, np.inf, 2.0**-25, 2.0**-25 * (1 + 1e-15), 3.5e38, np.nan])

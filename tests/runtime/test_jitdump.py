@@ -1,4 +1,5 @@
-"""The file by which perf knows compiled code: read back by its specification, and held against this process' memory."""
+"""The file by which perf knows compiled code: read back by its specification, and compared with this process'
+memory."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tracecomp.runtime import jitdump
 
 ELFFile = pytest.importorskip("elftools.elf.elffile").ELFFile
 
-LINE = 25  # of the product below
+LINE = 26  # of the product below
 
 
 def network(x: Any, w: Any) -> Any:
@@ -40,7 +41,7 @@ def records(path: Path) -> list[tuple[int, bytes]]:
 
 
 def in_objects(objects: Sequence[bytes]) -> list[tuple[str, int]]:
-    """Names and sizes of functions, from what was loaded."""
+    """Return names and sizes of functions in the loaded objects."""
     tables = [ELFFile(io.BytesIO(data)).get_section_by_name(".symtab") for data in objects]
     return [(s.name, s["st_size"]) for t in tables for s in t.iter_symbols() if s["st_info"]["type"] == "STT_FUNC"]
 

@@ -12,13 +12,13 @@ from tracecomp.eager_kernels import background
 
 MANY = 9_000_000
 BYTES = 4 * MANY
-"""More than glibc takes from its heap: each result is a mapping of its own."""
+"""More than glibc takes from its heap: each result is a separate mapping."""
 glibc = pytest.mark.skipif(malloc_state() is None, reason="other C libraries keep such memory themselves")
 
 
 def mapped() -> int:
     """Bytes that the C library has mapped outside of its heap."""
-    background.finish()  # what other tests have left to the second thread takes memory, too
+    background.finish()  # work that other tests left to the background thread takes memory, too
     return int(malloc_state().hblkhd)
 
 

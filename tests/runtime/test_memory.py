@@ -1,4 +1,4 @@
-"""Memory of the process: freed temporaries are used again, and arenas have pages of their own."""
+"""Memory of the process: freed temporaries are reused, and arenas have separate pages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of compiled code: nothing that another user can have written is run, nothing damaged, nothing stale."""
+"""The cache of compiled code never runs a file that another user can have written, or a damaged or stale one."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def give_away(monkeypatch: pytest.MonkeyPatch) -> GiveAway:
-    """Lets a path belong to somebody else; where only root may do that, what is asked about it says so."""
+    """Change the owner of a path; only root may do that, so other users see a changed ``stat`` result."""
 
     def really(path: Path) -> None:
         os.lchown(path, NOBODY, NOBODY)
@@ -64,7 +64,7 @@ def give_away(monkeypatch: pytest.MonkeyPatch) -> GiveAway:
 
 
 def moved(path: Path) -> Path:
-    """A link stands where ``path`` was."""
+    """Move a path and replace it by a link."""
     real = path.rename(path.parent.parent / "real")
     path.symlink_to(real)
     return real

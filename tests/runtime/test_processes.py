@@ -17,7 +17,7 @@ ROOT = Path(tc.__file__).parents[1]
 
 
 def ended(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """A program of its own, when it has ended."""
+    """Run a separate program to its end."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRACECOMP_NUM_THREADS": "2"}
     return subprocess.run(
         [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=600, check=False,

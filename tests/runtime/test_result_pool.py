@@ -1,4 +1,4 @@
-"""Memory of large results: used again when nobody holds them, and only then."""
+"""Memory of large results is reused once it is not referenced, and only then."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ START = (
 
 
 def exit_code(text: str) -> int:
-    """How a process of its own ends that runs ``text``."""
+    """Return the exit code of a separate process that runs ``text``."""
     return subprocess.run([sys.executable, "-c", START + text], timeout=600, check=False).returncode
 
 
@@ -122,7 +122,7 @@ def test_all_threads_on_one_processor() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 def test_fork_while_another_thread_calls() -> None:
-    """Parent and child go on, the child with workers of its own, also when the pool was taken at the fork."""
+    """Parent and child continue, the child with separate workers, also if the pool was in use at the fork."""
     assert exit_code(
         "stop = threading.Event()\n"
         "def work():\n"

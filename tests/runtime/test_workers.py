@@ -1,4 +1,4 @@
-"""Where workers of compiled programs run."""
+"""The processors of compiled programs' workers."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Programs written against torch's names, to be run by tracecomp (eagerly and compiled) and by torch itself.
 
-A program is a function of one argument ``run`` in a module that says ``import tracecomp as torch``. It calls
-``run(fn, *args)`` for what is to be compiled when the program runs compiled, uses ``run.compile`` for functions that
-change state, and returns what is to be compared.
+A program is a function of one argument ``run`` in a module that says ``import tracecomp as torch``. ``run(fn, *args)``
+compiles pure functions when the program runs compiled, and ``run.compile`` those that change state. The program returns
+values to compare.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def program(where: str, *, compiles: bool = True, torch: bool = True) -> Callabl
 
 
 class Eager:
-    """Runs everything as it stands."""
+    """Runs everything eagerly."""
 
     def __call__(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         return fn(*args, **kwargs)
@@ -48,7 +48,7 @@ class Eager:
 
 
 class Compiling:
-    """Compiles what it is given; pure functions are called several times, with equal results."""
+    """Compiles its functions; pure functions are called several times, with equal results."""
 
     def __init__(self) -> None:
         self.compiled: list[Any] = []

@@ -14,7 +14,7 @@ FILES = sorted(p for p in PROGRAMS.glob("*.py") if p.stem != "__init__")
 
 
 def own(path: Path) -> dict[str, Program]:
-    """The programs of a file; none where it needs a library that is not here, which is no reason to skip the others."""
+    """Return the programs of a file; none if it needs a library that is missing, so that the others still run."""
     try:
         return programs(load(path))
     except pytest.skip.Exception:
@@ -38,7 +38,7 @@ def cases(names: list[tuple[str, str]]) -> list[Any]:
     return [pytest.param(*n, marks=[pytest.mark.peers] if needs_a_peer(*n) else []) for n in names]
 
 
-# Where there are fewer processors than workers, a loader warns.
+# A loader warns if there are fewer processors than workers.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 

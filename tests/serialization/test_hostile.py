@@ -232,7 +232,7 @@ def test_deep_lists_and_dictionaries_are_an_error() -> None:
 
 
 def test_the_longest_way_down_counts() -> None:
-    """A list of all levels, each of which holds the one before: every object is one step away, the way is long."""
+    """A list of all levels, each of which holds its predecessor: every object is one step away, the path is long."""
     levels = b"".join(P.BINPUT + bytes([n % 256]) + P.BINGET + bytes([n % 256]) + P.TUPLE1 for n in range(1000))
     with pytest.raises(pickle.UnpicklingError, match="levels deep"):
         read(P.EMPTY_LIST + P.MARK + P.NONE + levels + P.APPENDS)
@@ -410,7 +410,7 @@ def test_damaged_pickles_archives_and_safetensors_give_the_documented_errors(
         {"a": {"dtype": "F32", "shape": [1 << 62, 4], "data_offsets": [0, 0]}},
         {"a": {"dtype": "F32", "shape": [1] * 80, "data_offsets": [0, 4]}},
         {"a": {"dtype": "X", "shape": [1], "data_offsets": [0, 4]}},
-        {"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}},  # 4 bytes are nobody's
+        {"a": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}},  # 4 bytes belong to no tensor
         {"a": {"dtype": "U8", "shape": [2], "data_offsets": [2, 4]}},
         {n: {"dtype": "U8", "shape": [4], "data_offsets": [0, 4]} for n in "ab"},
         {"__metadata__": 1, "a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}},

@@ -1,4 +1,4 @@
-"""Sparse tensors give what PyTorch's give, and what is dense gives: values, places, gradients, errors."""
+"""Sparse tensors give the results of PyTorch's, and of dense ones: values, places, gradients, errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Embeddings with sparse gradients, and the optimizers that take them, beside PyTorch's."""
+"""Embeddings with sparse gradients, and the optimizers that take them, compared with PyTorch's."""
 
 from __future__ import annotations
 

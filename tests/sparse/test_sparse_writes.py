@@ -1,4 +1,4 @@
-"""What writes to a sparse tensor writes to it, and what turns one gives what the dense one gives: by every name."""
+"""Writes to a sparse tensor change it, and functions that transpose one return the dense result: by every name."""
 
 from __future__ import annotations
 

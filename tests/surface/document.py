@@ -43,7 +43,7 @@ here. Six differ in value on purpose: `tests/opinfo/test_opinfo.py` lists them, 
 samples.
 """
 
-assert aten  # publishes into torch what is listed
+assert aten  # publishes the listed names into torch
 
 
 def functions(names: dict[str, Any]) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -68,7 +68,7 @@ def takes(fn: Callable[..., Any]) -> str:
 
 
 def methods_only() -> list[str]:
-    """Tensor methods that are no functions of the package."""
+    """Return the tensor methods that are not functions of the package."""
     names = (n for n in dir(Tensor) if not n.startswith("_") and n not in NAMESPACES["torch"])
     return sorted(n for n in names if callable(getattr(Tensor, n)))
 

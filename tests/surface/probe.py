@@ -1,4 +1,4 @@
-"""What each public function is, found out by calling it: the graph it records and whether gradients pass."""
+"""Call each public function to find the graph it records and whether gradients pass."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _tensors(value: Any) -> list[Tensor]:
 
 
 def probe(fn: Callable[..., Any]) -> Found:
-    """What the first accepted calls show; ``UNKNOWN`` when none is accepted."""
+    """Return the results of the first accepted calls; ``UNKNOWN`` if none is accepted."""
     best = UNKNOWN
     for args in itertools.islice(calls(fn), 4):
         made, compiled = _graph(fn, args)

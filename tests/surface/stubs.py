@@ -1,4 +1,4 @@
-"""The stubs (.pyi) of what is published while the package is imported, written from the functions themselves.
+"""The stubs (.pyi) of names that the package publishes at import, written from the functions themselves.
 
 Type checkers and editors read no ``globals().update``; they read these. Annotations come from the source, so every name
 in one is found again in the imports of the module that defines the function.
@@ -25,7 +25,7 @@ from tracecomp.nn import aten
 
 ROOT = Path(tracecomp.__file__).parent
 HEAD = "# Written by `python -m tests.surface`; do not edit."
-# What functions that give tensors take without saying so
+# Parameters of functions that return tensors, which their signatures do not show
 OUT = inspect.Parameter("out", inspect.Parameter.KEYWORD_ONLY, default=None, annotation="Tensor | None")
 OUTS = OUT.replace(annotation="tuple[Tensor, ...] | None")
 REPLACED = ("__eq__", "__ne__")  # object's say bool
@@ -34,7 +34,7 @@ FLAG, EITHER = "return_indices", "Tensor | tuple[Tensor, Tensor]"
 
 @cache
 def origins(module: str) -> dict[str, tuple[str, str]]:
-    """Where the names at the top of a module's source come from: name -> (module, name there)."""
+    """Return the origins of the names at the top of a module's source: name -> (module, name there)."""
     tree = ast.parse(inspect.getsource(sys.modules[module]))
     found: dict[str, tuple[str, str]] = {}
     for node in ast.walk(tree):
@@ -51,7 +51,7 @@ def origins(module: str) -> dict[str, tuple[str, str]]:
 
 
 class Stub:
-    """The text of one stub. ``taken`` are names that it defines, so that an annotation needs another one for them."""
+    """The text of one stub. ``taken`` are names that it defines, so that an annotation needs other names for them."""
 
     def __init__(self, doc: str, taken: Iterable[str] = ()) -> None:
         self.doc, self.taken = doc, set(taken)
@@ -206,7 +206,7 @@ def _class(stub: Stub, name: str, value: type) -> None:
 
 
 def methods() -> Stub:
-    """``tracecomp/eager/methods.pyi``: what is published for ``Tensor``."""
+    """``tracecomp/eager/methods.pyi``: the published methods of ``Tensor``."""
     names = {n: v for n, v in sorted(NAMESPACES["Tensor"].items()) if n not in ("__repr__", "__format__")}
     stub = Stub("The methods of ``Tensor`` that are published above.", names)
     stub.imports.add("from tracecomp.eager.tensor_base import TensorBase")
@@ -278,7 +278,7 @@ def _import(module: str | None, name: str, shown: str) -> str:
 
 
 def package() -> Stub:
-    """``tracecomp/__init__.pyi``: what the package imports, what it publishes, and what it loads when first used."""
+    """``tracecomp/__init__.pyi``: the package's imports, its published names, and those that it loads on first use."""
     tree = ast.parse((ROOT / "__init__.py").read_text())
     stub = Stub(ast.get_docstring(tree) or "")
     own = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}

@@ -49,7 +49,7 @@ def classes(module: Any) -> Iterator[tuple[str, Any]]:
 
 
 def public() -> Iterator[tuple[str, Any]]:
-    """Every public name and what it is; operators are explained by the functions that they call."""
+    """Yield every public name and its object; the functions that call operators explain these."""
     for space, names in NAMESPACES.items():
         for name, value in names.items():
             if not name.startswith("__") and name != "LinAlgError":  # numpy's
@@ -73,7 +73,7 @@ PARSER = doctest.DocTestParser()
 
 
 def run(name: str, doc: str, torch: Any) -> str:
-    """What is wrong with the example in ``doc``; nothing when it gives what it shows."""
+    """Return the error of the example in ``doc``; nothing if its output is right."""
     F = torch.nn.functional
     names = {"torch": torch, "nn": torch.nn, "F": F, "np": np}
     test = PARSER.get_doctest(doc, names, name, None, 0)

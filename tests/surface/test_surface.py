@@ -1,4 +1,4 @@
-"""docs/reports/surface.md says what the code does; ``python -m tests.surface`` writes it anew."""
+"""docs/reports/surface.md describes the code; ``python -m tests.surface`` rewrites it."""
 
 from __future__ import annotations
 

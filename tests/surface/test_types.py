@@ -1,5 +1,5 @@
-"""What type checkers and editors make of the package: a program that they accept, mistakes that they see, names that
-they complete."""
+"""Type checkers and editors on the package: a program that they accept, mistakes that they see, names that they
+complete."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ torch = pytest.importorskip("torch")
 
 
 def both(make: Any) -> tuple[Any, Any]:
-    """What ``make(torch)`` gives with tracecomp and with PyTorch."""
+    """Return the results of ``make(torch)`` with tracecomp and with PyTorch."""
     return make(tc), make(torch)
 
 

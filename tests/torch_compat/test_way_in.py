@@ -21,7 +21,7 @@ ROOT = next(p for p in Path(__file__).parents if (p / "pyproject.toml").is_file(
 
 
 def python(*arguments: str, path: tuple[Path, ...] = (), **options: str) -> str:
-    """What a new interpreter prints."""
+    """Return the output of a new interpreter."""
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, (*path, ROOT)))} | options
     done = subprocess.run([sys.executable, *arguments], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr

@@ -1,4 +1,4 @@
-"""Timed statements: the times, what is said of them, and the tables."""
+"""Timed statements: the times, their descriptions, and the tables."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_table_has_a_row_for_each_label_and_a_column_for_each_description() ->
 
 
 def test_what_is_not_timed_says_so() -> None:
-    with pytest.raises(NotImplementedError, match="only statements in Python"):
+    with pytest.raises(NotImplementedError, match="only Python statements"):
         Timer("x", language="c++")
-    with pytest.raises(NotImplementedError, match="instructions are not counted"):
+    with pytest.raises(NotImplementedError, match="counting instructions is not supported"):
         Timer("x").collect_callgrind()

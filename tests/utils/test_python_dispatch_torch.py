@@ -29,7 +29,7 @@ SAME_NAMES = [
 
 
 def logging(P: Any, module: Any) -> Any:
-    """A mode that goes on with every operator and remembers its name."""
+    """A mode that runs every operator and remembers its name."""
 
     class Log(module.TorchDispatchMode):
         def __init__(self) -> None:
@@ -48,7 +48,7 @@ def operands(P: Any) -> dict[str, Any]:
     return {"P": P, "a": a, "b": a * 0.5 + 1, "i": P.zeros(2, 3, dtype=P.int64), "j": P.tensor([1, 0])}
 
 
-# torch makes views on the way that are no primitives here, and tells more of functions that are several.
+# torch makes intermediate views that are not primitives here, and reports more of functions that are several.
 _BETWEEN = {"aten.unsqueeze.default", "aten.view.default", "aten.alias.default", "aten.squeeze.dim", "aten.select.int"}
 
 
@@ -100,7 +100,7 @@ def test_the_backward_pass_is_seen_and_gradients_stay_the_same() -> None:
 
 def test_histories_are_kept_above_whatever_a_mode_returns() -> None:
     class Constant(ours.TorchDispatchMode):
-        """Gives back what was computed before, as selective checkpointing does."""
+        """Returns earlier results, as selective checkpointing does."""
 
         def __init__(self, kept: list[Any]) -> None:
             self.kept = kept
@@ -118,7 +118,7 @@ def test_histories_are_kept_above_whatever_a_mode_returns() -> None:
 
 
 def wrapper(P: Any, pytree: Any) -> Any:
-    """A class of tensors that hold another one, and count the operators they are asked about."""
+    """A class of tensors that wrap others, and count the operators called on them."""
 
     class Wrapped(P.Tensor):
         elem: Any

@@ -28,7 +28,7 @@ def call(name: str, *args: Any, **kwargs: Any) -> Any:
     return through(getattr(getattr(ops.aten, packet), overload or "default"), args, kwargs)
 
 
-def through(func: Any, args: Operands, kwargs: dict[str, Any]) -> Any:
+def through(func: Any, args: Operands, kwargs: dict[str, object]) -> Any:
     """Dispatch ``func(*args, **kwargs)`` to the innermost mode, or to the classes of the arguments.
 
     TypeError when all of them return NotImplemented.

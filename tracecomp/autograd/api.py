@@ -75,10 +75,11 @@ def grad(
     results = [found.get(t) for t in targets]
     if materialize_grads:
         return tuple(_zeros(x) if g is None else g for x, g in zip(ins, results, strict=True))
-    if not allow_unused and any(g is None for g in results):
+    unused = next((i for i, g in enumerate(results) if g is None), None)
+    if not allow_unused and unused is not None:
         raise RuntimeError(
-            "One of the differentiated Tensors appears to not have been used in the graph. Set allow_unused=True if "
-            "this is the desired behavior."
+            f"The differentiated Tensor at index {unused} appears to not have been used in the graph. Set "
+            "allow_unused=True if this is the desired behavior."
         )
     return tuple(results)
 

@@ -78,7 +78,7 @@ class _Frame:
     """One checkpointed call: numbers replace saved tensors until the first is needed."""
 
     def __init__(
-        self, function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, Any], rng: Tensor | None,
+        self, function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], rng: Tensor | None,
         again: AbstractContextManager[Any],
     ) -> None:  # fmt: skip
         self.function = function

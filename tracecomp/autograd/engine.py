@@ -122,14 +122,18 @@ class _Run:
     def _taken_apart(
         self, node: Node, before: Sequence[Edge], waiting: dict[Node, int], needed: set[Node] | None
     ) -> None:
-        """Wait for the nodes that have just replaced ``node``: they lead to the same places as its edges."""
+        """Wait for the nodes that have just replaced ``node``: they lead to the same places as its edges.
+
+        On the way there may be nodes that have run: those of results which passed their gradients on to ``node``.
+        """
+        ends = {edge[0] for edge in before if edge is not None}
         for edge in before:
             if edge is not None:
                 waiting[edge[0]] -= 1
         new, stack = {node}, [node]
         while stack:
             for child in [e[0] for e in stack.pop().edges if e is not None]:
-                if child not in waiting:
+                if not waiting.get(child) and child not in ends:
                     new.add(child)
                     stack.append(child)
                 waiting[child] = waiting.get(child, 0) + 1

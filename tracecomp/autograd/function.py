@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import inspect
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from types import FunctionType, ModuleType
@@ -13,7 +14,7 @@ from tracecomp.eager.aliasing import attach
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import FREED, Packed, SavedOut, modified
 from tracecomp.eager.modes import modes, no_grad
-from tracecomp.eager.tangents import has_tangent, set_tangent, tangent, without_levels
+from tracecomp.eager.tangents import has_tangent, held_tangents, set_tangent, tangent, without_levels
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node, TensorBase
 from tracecomp.ir.types import from_numpy_dtype
@@ -101,7 +102,7 @@ class FunctionNode(Node):
             for i, (g, pair) in enumerate(zip(grads, self.out_types, strict=True)):
                 if g is None and pair is not None:
                     given[i] = _zeros(pair)
-        found = self.function.backward(self.ctx, *given)
+        found = self.function.derivative()(self.ctx, *given)
         found = found if isinstance(found, tuple) else (found,)
         if len(found) < self.inputs or any(g is not None for g in found[self.inputs :]):
             raise RuntimeError(
@@ -131,6 +132,8 @@ def tensors_within(start: object) -> list[Tensor]:
             found.append(value)
         elif isinstance(value, FunctionType):
             stack.extend(value.__closure__ or ())
+        elif isinstance(value, dict):  # from Python 3.13 on, the collector finds an object's attributes at the object
+            stack += [*dict.keys(value), *dict.values(value)]
         else:
             stack.extend(gc.get_referents(value))
     return found
@@ -138,7 +141,10 @@ def tensors_within(start: object) -> list[Tensor]:
 
 class Function:
     """Base class of differentiable functions: define static methods ``forward(ctx, ...)`` (or ``forward(...)``,
-    ``setup_context``) and ``backward``."""
+    ``setup_context``) and ``backward``, or its other name ``vjp``. ``jvp`` is the forward derivative."""
+
+    generate_vmap_rule = False
+    """Whether ``vmap`` maps the methods. It calls the static method ``vmap`` otherwise."""
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -153,6 +159,16 @@ class Function:
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom autograd.Function to use it with "
             "backward mode AD."
+        )
+
+    vjp = backward
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[int | None, ...], *args: Any) -> tuple[Any, Any]:
+        """Return the output for all examples and its ``out_dims``; ``info`` has ``batch_size`` and ``randomness``."""
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
         )
 
     @staticmethod
@@ -170,15 +186,20 @@ class Function:
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` and make its outputs differentiable by ``backward``, dual by ``jvp``."""
+        separate = cls.setup_context is not Function.setup_context
+        if separate:
+            args, kwargs = _with_defaults(cls.forward, args, kwargs)
         dual = use.begun and modes.levels and has_tangent(args)
         ctx = FunctionCtx()
         edges = tuple(gradient_edge(a) if modes.grad and isinstance(a, Tensor) else None for a in args)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
+        mapping = modes.recorder is not None and modes.recorder.maps_functions
+        if mapping:
+            output = modes.recorder.map_function(cls, args, kwargs)
         with no_grad(), without_levels() if dual else nullcontext():
-            if cls.setup_context is Function.setup_context:
-                output = cls.forward(ctx, *args, **kwargs)
-            else:
-                output = cls.forward(*args, **kwargs)
+            if not mapping:
+                output = cls.forward(*args, **kwargs) if separate else cls.forward(ctx, *args, **kwargs)
+            if separate:
                 cls.setup_context(ctx, args, output)
         outs = output if isinstance(output, tuple) else (output,)
         if any(e is not None for e in edges):
@@ -189,6 +210,30 @@ class Function:
             outs = _push(cls, ctx, args, outs)
         ctx._for_jvp = None
         return outs if isinstance(output, tuple) else outs[0]
+
+    @classmethod
+    def derivative(cls) -> Callable[..., Any]:
+        """Return ``backward``, which may be written under the name ``vjp``."""
+        if cls.vjp is Function.vjp:
+            return cls.backward
+        if cls.backward is not Function.backward:
+            raise RuntimeError(
+                "Implementing both 'backward' and 'vjp' for a custom Function is not allowed. You should only "
+                "implement one of them."
+            )
+        return cls.vjp
+
+
+def _with_defaults(
+    forward: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of ``forward`` with its defaults: ``setup_context`` and ``backward`` count all of them."""
+    code = getattr(forward, "__code__", None)
+    if code is not None and not kwargs and len(args) == code.co_argcount and not code.co_kwonlyargcount:
+        return args, kwargs
+    bound = inspect.signature(forward).bind(*args, **kwargs)
+    bound.apply_defaults()
+    return bound.args, bound.kwargs
 
 
 def _connect(
@@ -244,8 +289,10 @@ def _push(cls: type[Function], ctx: FunctionCtx, args: tuple[object, ...], outs:
                 _check_tangent(out, value)
                 out._linked = False
                 set_tangent(out, level, value)
-    for saved in ctx._saved or ():
-        if isinstance(saved, tuple) and isinstance(saved[0], SavedOut):
+    for saved, t in zip(ctx._saved or (), ctx._to_save, strict=False):
+        if isinstance(saved, Packed):
+            saved.tangents = held_tangents(t)
+        elif isinstance(saved, tuple) and isinstance(saved[0], SavedOut):
             saved[0].tangents = outs[saved[2]]._tangents
     return outs
 
@@ -330,9 +377,15 @@ def once_differentiable(fn: Callable[..., object]) -> Callable[..., Any]:
 class _Blocked(Function):
     """The identity, whose derivative is an error."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, result: Tensor, *grads: Tensor) -> Tensor:
+    def forward(result: Tensor, *grads: Tensor) -> Tensor:
         return result.detach()
+
+    @staticmethod
+    def setup_context(ctx: object, inputs: tuple[object, ...], output: object) -> None:
+        """Save nothing."""
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:

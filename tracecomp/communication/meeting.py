@@ -175,7 +175,7 @@ class _Meeting:
                 raise self._death(rank)
         if time.monotonic() > self.deadline:
             named = f"rank{'s' if len(missing) > 1 else ''} {', '.join(map(str, missing))}"
-            raise DistNetworkError(f"{named} did not come within {self.seconds:g} s, while rank {self.rank} waited")
+            raise DistNetworkError(f"{named} did not join within {self.seconds:g} s, while rank {self.rank} waited")
 
     def _listens(self, rank: int) -> bool:
         """Whether the process is alive: it listens until it is connected to this one."""

@@ -59,7 +59,7 @@ class CompiledNode(Node):
         self.saved: list[_Kept] | None = [kept.of(s, leaves) for s in split.saved]
         self.history = [kept.old(b) if overwritten else kept.of(b, leaves) for b, overwritten in split.history_inputs]
         self.inner: dict[int, weakref.ref[InnerResult]] = {}
-        self.apart: list[int] | None = None
+        self.apart = False
         self.refused: str | None = None
 
     def add_root(self, number: int, kind: ArrayType) -> tuple[Node, int]:
@@ -77,7 +77,7 @@ class CompiledNode(Node):
     @unseen()
     def take_apart(self) -> None:
         """Replace this node by rebuilt nodes of the eager call. If that is impossible, backward raises."""
-        if self.apart is not None or self.saved is None:
+        if self.apart or self.saved is None:
             return
         inner = {k: node for k, ref in self.inner.items() if (node := ref()) is not None}
         try:
@@ -90,12 +90,13 @@ class CompiledNode(Node):
             made, number = roots[k]
             if isinstance(made, OpNode):
                 made.behind = {**(made.behind or {}), number: (weakref.ref(node), 0)}
-        self.apart = [k for k in range(len(roots)) if k not in inner]
-        self.edges = tuple([roots[k] for k in self.apart])
+        # In the middle of a pass, the inner nodes have passed their gradients on to this node: they get them back.
+        self.edges = tuple([(inner[k], 0) if k in inner else root for k, root in enumerate(roots)])
+        self.apart = True
         self.saved, self.history = [], []
 
     def release(self) -> None:
-        if self.apart is None:
+        if not self.apart:
             self.saved = None
             self.history = []
 
@@ -106,8 +107,8 @@ class CompiledNode(Node):
             self.take_apart()
         if self.refused is not None:
             raise RuntimeError(self.refused)
-        if self.apart is not None:
-            return [grads[k] for k in self.apart]
+        if self.apart:
+            return grads
         like = next(g for g in grads if g is not None)
         if modes.grad:
             assert self.again is not None
@@ -122,7 +123,10 @@ class CompiledNode(Node):
         runner = self.derivative()
         outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in runner.graph.outputs]
         runner.run([*saved, *given], outputs)
-        return [None if n is None else like._wrap(outputs[n]) for _, n in self.split.wanted]
+        present = {k for k, g in enumerate(grads) if g is not None}
+        pairs = zip(self.split.wanted, self.split.leading, strict=True)
+        # An input that only leads to results without gradients has none, which differs from zeros.
+        return [None if n is None or roots.isdisjoint(present) else like._wrap(outputs[n]) for (_, n), roots in pairs]
 
 
 class InnerResult(Node):

@@ -304,7 +304,7 @@ class Compiled:
         self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
 
     def _record(
-        self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
+        self, args: tuple[object, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
         seen: tuple[SeenValue, Any] | None,
     ) -> Any:  # fmt: skip
         """Record the call, which none of ``tried`` fits, and keep the recording; run as Python if more would not help.
@@ -318,7 +318,7 @@ class Compiled:
         return run(*args, **kwargs)  # without the lock: the function may wait for another thread that calls it
 
     def _instead(
-        self, args: tuple[Any, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None
+        self, args: tuple[object, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None
     ) -> Callable[..., Any] | None:
         """Return what to call instead of recording; None to record."""
         fn: Callable[..., Any] = self.fn
@@ -331,7 +331,7 @@ class Compiled:
         return None if self.fullgraph or self._allows() else self._decline(reason or "")
 
     def _make_recording(
-        self, args: tuple[Any, ...], kwargs: dict[str, object], reason: str | None,
+        self, args: tuple[object, ...], kwargs: dict[str, object], reason: str | None,
         seen: tuple[SeenValue, Any] | None,
     ) -> Any:  # fmt: skip
         """Record the call, with the lock."""

@@ -27,7 +27,7 @@ from tracecomp.compiled.autograd import Freed
 from tracecomp.compiled.backends import Native
 from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.results import Finish
-from tracecomp.eager.modes import Modes
+from tracecomp.eager.modes import Modes, modes
 from tracecomp.eager.storage import Memory, Storage
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import FIELDS, blank
@@ -163,6 +163,7 @@ class _Writer:
         rows = _Rows(self)
         if not all(guard.native_row(rows) for guard in self.guards.list):
             return None
+        known = self._modes()
         if self.parallel:
             self._threads()
         self._inputs()
@@ -178,11 +179,19 @@ class _Writer:
             count=len(self.leaves), entry=self.executable.entry, numbers=numbers, finish=finish,
             unlocked=int(loops or self.parallel or held + self.arena_bytes > SMALL),
             pool=int(threads.POOL.ctypes.data), threads=self.threads, failed=Held(self.executable.fail),
-            prepared=prepared,
+            prepared=prepared, modes_version=known,
         )  # fmt: skip
         return memory, kept, self.plan
 
     # ---- guards
+
+    def _modes(self) -> Held | int:
+        """Note the words of this thread's modes; their dictionary, or 0 if versions show its changes."""
+        own = modes.__dict__
+        words = None if dictionaries_have_versions() else dictionary_words(own)
+        for w in words or ():
+            self.r.add("modes_words", *_word_row(w))
+        return Held(own) if words else 0
 
     def _threads(self) -> None:
         """Guard the number of threads, and that so many have been started: a forked child has none."""
@@ -377,8 +386,7 @@ class _Rows:
             return False
         self._seen.add((id(dictionary), "version"))
         for w in words:
-            at = w.owner if isinstance(w.owner, int) else Held(w.owner)
-            self.r.add("fields", at, w.offset, Held(*w.kept) if w.kept else w.number)
+            self.r.add("fields", *_word_row(w))
         return True
 
     def contents(self, value: object) -> bool:
@@ -420,6 +428,11 @@ class _Rows:
 
     def grad(self, tensor: Tensor, present: bool) -> None:
         self.r.add("absent_grads", Held(tensor), int(not present))
+
+
+def _word_row(w: Word) -> tuple[Held | int, int, Held | int]:
+    """The row for a word that must be unchanged."""
+    return w.owner if isinstance(w.owner, int) else Held(w.owner), w.offset, Held(*w.kept) if w.kept else w.number
 
 
 def _place(kind: int, ref: Tensor) -> int:

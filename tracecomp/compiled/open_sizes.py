@@ -20,7 +20,7 @@ MOST_PROBES = 4096
 
 @dataclass
 class OpenSizes:
-    """The name of each open size by argument and dimension, and the range of each name."""
+    """The name of each dynamic size by argument and dimension, and the range of each name."""
 
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     ranges: dict[str, Range] = field(default_factory=dict)
@@ -39,11 +39,11 @@ class OpenSizes:
         self.ranges[name] = (max(lows, default=None), min(highs, default=None))
 
     def of(self, args: Sequence[Any]) -> dict[str, int]:
-        """The open sizes of these arguments."""
+        """The dynamic sizes of these arguments."""
         return {name: args[k].shape[axis] for (k, axis), name in self.names.items()}
 
     def elements(self, args: Sequence[Any], sizes: Mapping[str, int]) -> int:
-        """How many elements the arguments with open sizes have, with ``sizes``."""
+        """How many elements the arguments with dynamic sizes have, with ``sizes``."""
         shapes = {k: [*args[k].shape] for k, _ in self.names}
         for (k, axis), name in self.names.items():
             shapes[k][axis] = sizes[name]
@@ -90,7 +90,7 @@ def asked_for(caller: str, args: Sequence[Any], names: Sequence[str], axes: Any,
 
 
 def _by_name(caller: str, option: str, names: Sequence[str], told: Any) -> Mapping[str, Any]:
-    """An option of open sizes by the names of the arguments."""
+    """An option of dynamic sizes by the names of the arguments."""
     if told is None or isinstance(told, Mapping):
         return told or {}
     if not isinstance(told, tuple | list):
@@ -106,7 +106,7 @@ def _by_name(caller: str, option: str, names: Sequence[str], told: Any) -> Mappi
 def _of_input(
     caller: str, option: str, name: str, shape: Sequence[int], sizes: Any
 ) -> Iterator[tuple[int, str, Any, Any]]:
-    """The open axes of an argument, each with the name of its size and the ends of its range."""
+    """The dynamic axes of an argument, each with the name of its size and the ends of its range."""
     if not isinstance(sizes, Mapping | tuple | list):
         raise ValueError(
             f"{caller}: {option} of input {name!r} must be a dict or list, such as {{0: 'batch'}}, got {sizes!r}"
@@ -171,9 +171,7 @@ def bounded(caller: str, found: OpenSizes) -> dict[str, tuple[int, int]]:
     ranges = {}
     for name, (low, high) in found.ranges.items():
         if high is None:
-            raise ValueError(
-                f"{caller}: say how large size {name!r} gets, as in Dim({name!r}, max=64): there is code for a range"
-            )
+            raise ValueError(f"{caller}: size {name!r} needs an upper bound, as in Dim({name!r}, max=64)")
         if max(low or 1, 1) > high:
             raise ValueError(f"{caller}: size {name!r} must be between {low} and {high}")
         ranges[name] = (max(low or 1, 1), high)

@@ -28,7 +28,7 @@ def row_major(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Row-major copies of those that are not; Unfit if one of them is repeated."""
     places = [id(t) for t in tensors if not t._data.flags.c_contiguous]
     if len({*places}) < len(places):
-        raise Unfit("an operand that is not row-major is repeated")
+        raise Unfit("an operand that is not row-major is passed twice")
     return [t if t._data.flags.c_contiguous else _copied(t) for t in tensors]
 
 
@@ -74,7 +74,7 @@ def _order(array: Array) -> tuple[int, ...] | None:
 class _Turned(ServedKinds["_Served"]):
     """The calls of a function that are served so, by kinds."""
 
-    def __call__(self, args: tuple[Any, ...]) -> Any:
+    def __call__(self, args: tuple[object, ...]) -> Any:
         """The result; None where the call is not one that is served."""
         if modes.inference:
             return None

@@ -44,7 +44,7 @@ def _group(given: Any) -> Group:
         ranks = [r for row in given for r in (row if isinstance(row, list) else [row])]
         made = [g for g in world.groups.values() if [*g.ranks] == ranks]
         if not made:
-            raise ValueError(at_user_line(f"the ranks {ranks} form no existing process group"))
+            raise ValueError(at_user_line(f"no process group has the ranks {ranks}"))
         found = made[0]
     else:
         found = group_of(given)

@@ -92,10 +92,12 @@ def plan_of(arguments: argparse.Namespace) -> Plan:
     if not 1 <= least <= each or nodes < 1 or not 0 <= arguments.node_rank < nodes:
         raise SystemExit(
             f"--nproc-per-node {arguments.nproc_per_node} --node-rank {arguments.node_rank} --nnodes {nodes}: "
-            "not possible"
+            "expected 1 <= MIN <= MAX processes, and a node rank below the number of nodes"
         )
     if least < each and nodes > 1:
-        raise SystemExit("--nproc-per-node MIN:MAX is for one machine: others would not know how many start again")
+        raise SystemExit(
+            "--nproc-per-node MIN:MAX works on one machine only: others would not know the number of new processes"
+        )
     if shards is not None and shards < each * nodes:
         raise SystemExit(f"--shards {shards}: fewer than {each * nodes} processes. Use at most {shards} processes")
     host, _, port = arguments.rdzv_endpoint.partition(":")

@@ -40,12 +40,16 @@ def draw_standard_gamma(alpha: Tensor) -> Tensor:
 class StandardGamma(Function):
     """Gamma numbers whose gradient is implicit: ``dz/dalpha = -(dF/dalpha) / p(z)`` (Figurnov et al. 2018)."""
 
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, alpha: Tensor) -> Tensor:
-        z = draw_standard_gamma(alpha)
-        ctx.save_for_backward(alpha, z)
-        ctx.save_for_forward(alpha, z)
-        return z
+    def forward(alpha: Tensor) -> Tensor:
+        return draw_standard_gamma(alpha)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[object, ...], output: object) -> None:
+        ctx.save_for_backward(*inputs, output)
+        ctx.save_for_forward(*inputs, output)
 
     @staticmethod
     def backward(ctx: Any, grad: Any) -> Tensor:

@@ -97,7 +97,10 @@ def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
     exact = (-(1 + 2 * diag) + ((1 + 2 * diag) ** 2 + 8 * count + 4 * abs(diag) * (diag + 1)) ** 0.5) / 2
     size = round(exact)
     if abs(size - exact) > 1e-6:
-        raise ValueError(f"The size of last dimension is {count}, which no lower triangular part has")
+        raise ValueError(
+            f"The size of last dimension is {count} which cannot be expressed as the lower triangular part "
+            "of a square D x D matrix."
+        )
     rows, columns = T.tril_indices(size, size, diag)
     places = rows * size + columns
     flat = vec.new_zeros((*vec.shape[:-1], size * size)).index_copy(-1, places, vec)

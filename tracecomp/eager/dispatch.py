@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from tracecomp.eager.device import use
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import modes, records_history
 from tracecomp.eager.tensor_base import TensorBase, blank, take_fields
 from tracecomp.ir.op import Attrs, Op
 
@@ -95,8 +95,8 @@ above = _Above()
 
 def ask(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
     """The handlers' results for a primitive, without history."""
-    before, modes.grad = modes.grad, False
-    outer, modes.grad_above = modes.grad_above, before
+    before, outer = modes.grad, modes.grad_above
+    modes.grad, modes.grad_above = False, records_history()
     try:
         return above.answer(op, operands, attrs)
     finally:

@@ -161,10 +161,13 @@ class OpNode(Node):
         """The values that ``saved_tensors_hooks`` keep for this node."""
         return [x for x in (*(self.ins or ()), *self.outs) if isinstance(x, Packed)]
 
-    def note_tangents(self, result: TensorBase) -> None:
-        """The tangents of ``result``, one of this node's, are known now."""
-        if self.outs and isinstance(saved := self.outs[result._output_nr], SavedOut):
-            saved.tangents = result._tangents
+    def note_tangents(self, result: TensorBase, operands: Sequence[Any]) -> None:
+        """Keep the tangents of ``result``, one of this node's, and of packed operands, which ``operands`` give."""
+        if self.outs:
+            self.outs[result._output_nr].tangents = result._tangents
+        for saved, tangents in zip(self.ins or (), operands, strict=False):
+            if isinstance(saved, Packed):
+                saved.tangents = tangents
 
     def result_moved(self, new: TensorBase) -> None:
         """This node's result was written into ``new``, which saved results now share."""
@@ -261,9 +264,10 @@ class OpNode(Node):
 class Packed:
     """A saved tensor in the form that ``saved_tensors_hooks`` gave it."""
 
-    __slots__ = ("edge", "packed", "unpack")
+    __slots__ = ("edge", "packed", "tangents", "unpack")
 
     def __init__(self, tensor: TensorBase, edge: Edge) -> None:
+        self.tangents: dict[Any, Any] | None = None  # hooks get the elements only
         hooks, modes.save_hooks = modes.save_hooks, ()
         try:
             pack, self.unpack = hooks[-1]
@@ -273,13 +277,15 @@ class Packed:
         self.edge = edge
 
     def unpacked(self) -> TensorBase:
-        """The tensor again, with its place in the autograd graph."""
+        """The tensor again, with its place in the autograd graph and its tangents."""
         tensor: TensorBase = self.unpack(self.packed)
         if not isinstance(tensor, TensorBase):
             raise TypeError(f"unpack hook should return a Tensor, but got {type(tensor).__name__}")
         result = tensor.detach()
         if modes.grad and self.edge is not None:
             result._grad_fn, result._output_nr = self.edge
+        if self.tangents:
+            result._tangents = self.tangents
         return result
 
 

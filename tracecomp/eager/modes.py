@@ -31,7 +31,7 @@ class Modes(threading.local):
     dispatch_modes: tuple[Any, ...] = ()  # those that see every operator, the innermost last; needs ``use.begun``
     undispatched: bool = False  # modes and subclasses do not handle operators
     levels: tuple[Any, ...] = ()  # forward derivatives being taken, the innermost last; needs ``use.begun``
-    grad_above: bool = True  # whether the dispatched primitive is recorded for backward
+    grad_above: bool | None = None  # whether the primitive being dispatched is recorded for backward
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
     trial_run: bool = False  # a past call runs again, on copies: it must leave no trace
     untold: bool = False  # this run is recorded for later calls: other processes do not take part in it
@@ -57,6 +57,11 @@ def asks_for_eager() -> str | None:
     if places and places[-1].type != "cpu":
         return "default_places"
     return next(filter(own.get, EAGER), None)
+
+
+def records_history() -> bool:
+    """Whether the program records gradients: handlers of operators run without, whatever the program does."""
+    return modes.grad if modes.grad_above is None else modes.grad_above
 
 
 def leave_modes() -> Leave:

@@ -114,6 +114,12 @@ def set_tangent(t: TensorBase, level: Level, value: TensorBase) -> None:
     t._tangents[level] = level.hold(value)
 
 
+def held_tangents(t: object) -> dict[Level, _Tangent]:
+    """The tangents of ``t`` in the active levels, in the form of ``_tangents`` of a tensor that is not a view."""
+    found = ((level, tangent(t, level)) for level in modes.levels)
+    return {level: level.hold(value) for level, value in found if value is not None}
+
+
 def has_tangent(values: Sequence[object]) -> bool:
     """Whether one of ``values`` has a tangent in an active level."""
     return any(isinstance(t, TensorBase) and _is_dual(t) for t in values)
@@ -161,7 +167,7 @@ def push(op: Op, operands: tuple[object, ...], attrs: Attrs, like: type[TensorBa
     for t in outs:
         # A backward pass inside the level reads the saved results of a node together with their tangents.
         if isinstance(t._grad_fn, OpNode):
-            t._grad_fn.note_tangents(t)
+            t._grad_fn.note_tangents(t, [held_tangents(x) for x in operands] if modes.save_hooks else ())
     return result
 
 

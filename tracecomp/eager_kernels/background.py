@@ -37,16 +37,24 @@ class _Background:
 
     def add(self, name: str, work: Work) -> bool:
         """Queue ``work``; False if too much is queued already."""
-        if self.waiting.qsize() >= MOST_WAITING or self._ending:
+        if self._ending:
+            return False
+        if not self._is_alive():  # also when the queue is full: an interrupted start leaves work without a thread
+            self._start()
+        if self.waiting.qsize() >= MOST_WAITING:
             return False
         self.waiting.put((name, from_here(work)))
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._work, name="tracecomp background", daemon=True)
-            try:
-                self._thread.start()
-            except RuntimeError:  # no thread available, or interpreter shutdown
-                self._thread = None
         return True
+
+    def _is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name="tracecomp background", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no thread available, or interpreter shutdown
+            self._thread = None
 
     def finish(self) -> None:
         """Wait until the queue is empty; the thread does not rest in the meantime.
@@ -62,10 +70,11 @@ class _Background:
             self._awaited = False
 
     def _reaches_a_mark(self) -> bool:
-        """Whether the thread reached a mark after all work; False without a thread."""
+        """Whether the thread reached a mark after all work; False without a thread, which nothing takes marks from."""
         reached = threading.Event()
-        self.waiting.put(("", reached.set))
-        while self._thread is not None and self._thread.is_alive():
+        if self._is_alive():
+            self.waiting.put(("", reached.set))
+        while self._is_alive():
             if reached.wait(0.05):
                 return True
         return False

@@ -14,7 +14,7 @@ from typing import Any
 from tracecomp._dynamo.exc import UserError, UserErrorType
 from tracecomp._subclasses.fake_tensor import FakeTensorMode
 from tracecomp.base.errors import CaptureError, Source, user_source
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import modes, records_history
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tensor import Tensor
 from tracecomp.export.dynamic_shapes import Constraint
@@ -60,7 +60,7 @@ class Captured:
 
 
 def capture(
-    module: Module, args: tuple[object, ...], kwargs: dict[str, Any], names: Sequence[str], where: Sequence[str],
+    module: Module, args: tuple[object, ...], kwargs: dict[str, object], names: Sequence[str], where: Sequence[str],
     open_sizes: Sequence[Constraint], decompositions: Mapping[object, object],
 ) -> Captured:  # fmt: skip
     """Capture ``module`` as it runs on these arguments; leaves are called ``names`` in the graph, ``where`` in
@@ -276,16 +276,16 @@ class _Writer(ProxyTorchDispatchMode):
         super().bind(value, node)
 
     def __torch_dispatch__(
-        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Any, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
         result = super().__torch_dispatch__(func, types, args, kwargs)
-        cut = self._grad and not modes.grad_above and not func._schema.is_mutable
+        cut = self._grad and not records_history() and not func._schema.is_mutable
         if cut and isinstance(result, Tensor) and result.dtype.differentiable:
             # The program computes this under ``no_grad``: no gradient goes through it in the graph either.
             self.bind(result, self._call(ops.aten.detach.default, (self.node_of(result),)))
         return result
 
-    def _call(self, func: Any, args: tuple[object, ...], kwargs: dict[str, Any] | None = None) -> Node:
+    def _call(self, func: Any, args: tuple[object, ...], kwargs: dict[str, object] | None = None) -> Node:
         name = func.overloadpacket.__name__
         return self.graph.create_node("call_function", func, args, kwargs or {}, name=name)
 

@@ -85,7 +85,7 @@ class Dim:
         return self._derived(self.factor, self.offset - self._number(other, "decrease"))
 
     def __rsub__(self, other: object) -> NoReturn:
-        raise NotImplementedError(f"Attempted to negate {self.__name__}: sizes grow with the one they follow from.")
+        raise NotImplementedError(f"Attempted to negate {self.__name__}: a derived size must grow with its base.")
 
     def __mul__(self, other: object) -> Dim:
         n = self._number(other, "multiply", 1)

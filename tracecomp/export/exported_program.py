@@ -61,7 +61,7 @@ class Interface:
     sizes: OpenSizes = field(default_factory=OpenSizes)
 
     @staticmethod
-    def of(args: tuple[object, ...], kwargs: dict[str, Any], parameters: Sequence[str]) -> Interface:
+    def of(args: tuple[object, ...], kwargs: dict[str, object], parameters: Sequence[str]) -> Interface:
         """The interface of these arguments of a function with ``parameters``; no size is dynamic yet."""
         leaves, in_spec = tree_flatten((args, kwargs))
         names, where = [], []
@@ -74,7 +74,7 @@ class Interface:
         return Interface(in_spec, names, where, shapes, [None if isinstance(x, Tensor) else x for x in leaves])
 
     def left_open(self, sizes: OpenSizes) -> None:
-        """Take over which sizes are open."""
+        """Take over which sizes are dynamic."""
         self.sizes = sizes
         for place in (p for s in sizes.sizes for p in s.places):
             shape = self.shapes[place.leaf]
@@ -137,7 +137,7 @@ class _Unlifted(GraphModule):
     _out_spec: TreeSpec
     _check_guards: bool
 
-    def _leaves(self, args: tuple[object, ...], kwargs: dict[str, Any]) -> list[Any]:
+    def _leaves(self, args: tuple[object, ...], kwargs: dict[str, object]) -> list[Any]:
         return self._interface.leaves(args, kwargs, self._check_guards)
 
     def _result(self, flat: Sequence[object]) -> Any:
@@ -154,7 +154,7 @@ class ExportedProgram:
     """The result of ``torch.export.export``: a graph of operators of ``torch.ops``, and everything it needs.
 
     ``graph`` takes parameters, buffers, constants and then the arguments, as listed in ``graph_signature``;
-    ``range_constraints`` are the open sizes. ``module()`` returns a callable module.
+    ``range_constraints`` are the dynamic sizes. ``module()`` returns a callable module.
     """
 
     def __init__(
@@ -200,7 +200,7 @@ class ExportedProgram:
 
     @property
     def range_constraints(self) -> dict[str, ValueRanges]:
-        """The range of each open size, by the text of its formula."""
+        """The range of each dynamic size, by the text of its formula."""
         return self._interface.sizes.ranges()
 
     @property
@@ -294,7 +294,7 @@ def _readable(module: GraphModule) -> str:
 def exported(
     module: Module,
     args: tuple[object, ...],
-    kwargs: dict[str, Any],
+    kwargs: dict[str, object],
     dynamic_shapes: object,
     decompositions: Mapping[object, object],
 ) -> ExportedProgram:
@@ -318,7 +318,7 @@ def _parameters(module: Module, count: int) -> list[str]:
 
 
 def captured_program(
-    module: Module, args: tuple[object, ...], kwargs: dict[str, Any], interface: Interface,
+    module: Module, args: tuple[object, ...], kwargs: dict[str, object], interface: Interface,
     open_sizes: Sequence[Constraint], fqns: Sequence[str], decompositions: Mapping[object, object],
 ) -> ExportedProgram:  # fmt: skip
     """The program that a run of ``module`` gives."""

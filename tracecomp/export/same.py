@@ -13,7 +13,7 @@ from tracecomp.library import ops
 
 
 def same_graphs(one: Graph, other: Graph, values: Sequence[int]) -> bool:
-    """Whether both do the same in the same order where the open sizes are ``values``."""
+    """Whether both do the same in the same order where the dynamic sizes are ``values``."""
     return [*_steps(one, values)] == [*_steps(other, values)]
 
 
@@ -39,10 +39,10 @@ def _steps(graph: Graph, values: Sequence[int]) -> Iterator[tuple[object, ...]]:
 
 
 def _extents(node: Node, values: Sequence[int]) -> list[int]:
-    """The shape of a node's result where the open sizes are ``values``."""
+    """The shape of a node's result where the dynamic sizes are ``values``."""
     return [n if isinstance(n, int) else n.at(values) for n in node.meta["extents"]]
 
 
-def _with_text(kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _with_text(kwargs: Mapping[str, object]) -> dict[str, Any]:
     """Arguments by name, with the text of a region (a branch of ``cond``, the body of a loop) in its place."""
     return {name: print_graph(x) if isinstance(x, Region) else x for name, x in kwargs.items()}

@@ -59,7 +59,7 @@ class Size:
 
 @dataclass
 class OpenSizes:
-    """The open sizes in order, and formulas of them that are 0, are not 0, or are not negative."""
+    """The dynamic sizes in order, and formulas of them that are 0, are not 0, or are not negative."""
 
     sizes: list[Size] = field(default_factory=list)
     zero: list[Form] = field(default_factory=list)
@@ -218,7 +218,7 @@ class OpenSizes:
     def check(
         self, shapes: Sequence[Sequence[int] | None], wanted: Sequence[Sequence[object] | None], where: Sequence[str]
     ) -> None:
-        """AssertionError unless the arguments' ``shapes`` are as ``wanted``: numbers, or None for open sizes."""
+        """AssertionError unless the arguments' ``shapes`` are as ``wanted``: numbers, or None for dynamic sizes."""
         for shape, known, name in zip(shapes, wanted, where, strict=True):
             if shape is None or known is None:
                 continue

@@ -194,7 +194,7 @@ def _trace(
     tracked = differentiated and modes.grad and any(x.requires_grad for x in read)
     ended = {n.op for n in trace.graph.live_nodes() if n.op in (DETACH, NO_GRAD) and _floating(n.outputs)}
     if (tracked and ended) or (DETACH in ended and modes.levels and has_tangent(read)):
-        raise _error(f"{operator}: {role} ends a gradient (detach, no_grad), which only works outside of it")
+        raise _error(f"{operator}: {role} uses detach() or no_grad(), which are supported only outside of {operator}")
     return found
 
 
@@ -214,7 +214,7 @@ def _refuse_effects(operator: str, role: str, trace: Trace) -> None:
     if any(t is default_generator.state for t in written):
         raise _error(f"{operator}: {role} draws random numbers; draw them outside and pass them as operands")
     if written or trace.wrote_grad():
-        raise _error(f"{operator}: {role} might be modifying its inputs or tensors from around it")
+        raise _error(f"{operator}: {role} might be modifying its inputs or outer tensors")
     if trace.predicates:
         raise _error(
             f"{operator}: {role} uses the value of a tensor in Python control flow or calls .item(), at "

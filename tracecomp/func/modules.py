@@ -14,7 +14,7 @@ from tracecomp.nn.norm import _BatchNorm
 
 def functional_call(
     module: Any, parameter_and_buffer_dicts: Mapping[str, Tensor] | Sequence[Mapping[str, Tensor]], args: Any = None,
-    kwargs: dict[str, Any] | None = None, *, tie_weights: bool = True, strict: bool = False,
+    kwargs: dict[str, object] | None = None, *, tie_weights: bool = True, strict: bool = False,
 ) -> Any:  # fmt: skip
     """Call ``module(*args, **kwargs)`` with the named parameters and buffers instead of the module's.
 

@@ -1,4 +1,4 @@
-"""A function traced once, on examples, for transforms of its graph: ``vmap``, ``scan``. ``vmap``, ``scan``."""
+"""A function traced once, on examples, for transforms of its graph: ``vmap``, ``scan``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError, user_source
-from tracecomp.eager.modes import host, modes, module_changes
+from tracecomp.eager.modes import host, modes, module_changes, records_history
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tangents import without_levels
 from tracecomp.eager.tensor import Tensor
@@ -36,6 +36,8 @@ NO_GRAD = _mark("no_grad", "the value without its history")
 class Trace(Recorder):
     """The recording of one example. It records where histories end, and an outer recording continues."""
 
+    random_state: np.ndarray[Any, Any]  # of the program around the traced function
+
     def __init__(self, name: str, outer: Any) -> None:
         super().__init__(name)
         self.outer = outer
@@ -45,7 +47,7 @@ class Trace(Recorder):
 
     def node(self, op: Op, operands: tuple[object, ...], attrs: Attrs, outs: list[Tensor]) -> None:
         super().node(op, operands, attrs, outs)
-        if not modes.grad:
+        if not records_history():
             for t in outs:
                 t._value = TracedValue(self, self._ended(NO_GRAD, t._value.value), t._value.version)
 
@@ -100,7 +102,7 @@ def traced(
     Tangents of derivatives that are being taken pass through what runs the graph, not through the examples.
     The random state is afterwards as it was before.
     """
-    generator = default_generator.state._data.copy()
+    trace.random_state = default_generator.state._data.copy()
     modes.recorder = trace
     try:
         for n, x in enumerate(inputs):
@@ -110,5 +112,5 @@ def traced(
             structure = flatten(func(*args, **kwargs), leaves)
     finally:
         modes.recorder = trace.outer
-        np.copyto(default_generator.state._data, generator)
+        np.copyto(default_generator.state._data, trace.random_state)
     return leaves, structure

@@ -195,7 +195,7 @@ _publish_sampler("rand")
 _publish_sampler("randn")
 
 
-def _bounds(args: tuple[Any, ...], kwargs: dict[str, Any], name: str) -> tuple[int, int, tuple[Any, ...]]:
+def _bounds(args: tuple[object, ...], kwargs: dict[str, object], name: str) -> tuple[int, int, tuple[Any, ...]]:
     """(low, high, the rest) where ``low`` is optional."""
     rest = list(args)
     if "high" in kwargs:

@@ -161,7 +161,7 @@ class Graph(GraphBase):
         """A copy of a node of another graph; ``arg_transform`` gives the nodes here for those there."""
         args, kwargs = map_arg(node.args, arg_transform), map_arg(node.kwargs, arg_transform)
         if not isinstance(args, tuple) or not isinstance(kwargs, dict):
-            raise AssertionError("arg_transform must keep arguments what they are")
+            raise AssertionError("arg_transform must keep the tuple of arguments and the dict of keyword arguments")
         made = self.create_node(node.op, node.target, args, kwargs, node.name, node.type)
         made.meta = copy.copy(node.meta)
         return made

@@ -73,7 +73,7 @@ class Interpreter:
         args, kwargs = self.fetch_args_kwargs_from_env(n)
         return getattr(self, n.op)(n.target, args, kwargs)
 
-    def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Any:
         """The next argument; RuntimeError when there is none and no default."""
         if str(target).startswith("*"):
             return list(self.args_iter)
@@ -86,19 +86,19 @@ class Interpreter:
                 f"Expected positional argument for parameter {target}, but one was not passed in!"
             ) from None
 
-    def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Any:
         return self.fetch_attr(str(target))
 
-    def call_function(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Any:
         return target(*args, **kwargs)
 
-    def call_method(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_method(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Any:
         return getattr(args[0], target)(*args[1:], **kwargs)
 
-    def call_module(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Any:
         return self.fetch_attr(target)(*args, **kwargs)
 
-    def output(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def output(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Any:
         return args[0]
 
     def fetch_attr(self, target: str) -> Any:
@@ -148,18 +148,18 @@ class Transformer(Interpreter):
         self.new_graph.set_codegen(module.graph._codegen)
         self.tracer = _Continuing(self.new_graph, module)
 
-    def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
+    def placeholder(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Proxy:
         default = args[0] if args else ...
         return Proxy(self.new_graph.placeholder(str(target), default_value=default), self.tracer)
 
-    def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Proxy:
+    def get_attr(self, target: Target, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Proxy:
         return self.tracer.create_proxy("get_attr", target, args, kwargs)
 
-    def call_module(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Any:
         module = self.fetch_attr(target)
         return self.tracer.call_module(module, module.forward, args, kwargs)
 
-    def call_function(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, Any]) -> Any:
+    def call_function(self, target: Any, args: tuple[Argument, ...], kwargs: dict[str, object]) -> Any:
         return self.tracer.create_proxy("call_function", target, args, kwargs)
 
     def transform(self) -> GraphModule:

@@ -45,7 +45,7 @@ class TracerBase:
         return Proxy(node, self)
 
     def create_proxy(
-        self, kind: str, target: Target, args: tuple[Any, ...], kwargs: dict[str, Any], name: str | None = None,
+        self, kind: str, target: Target, args: tuple[object, ...], kwargs: dict[str, object], name: str | None = None,
         type_expr: Any = None, proxy_factory_fn: Callable[[Node], Proxy] | None = None,
     ) -> Proxy:  # fmt: skip
         """Create a node with these arguments, which may be or contain proxies; return its proxy."""
@@ -161,7 +161,7 @@ class Proxy:
 
     @classmethod
     def __torch_function__(
-        cls, orig_method: Fn, types: object, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        cls, orig_method: Fn, types: object, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
         """Record a function call on proxies as a node."""
         kwargs = kwargs or {}
@@ -260,6 +260,6 @@ for _name in REFLECTED:
 for _name in ("__setitem__", "__contains__", "__index__", "__int__", "__float__"):
 
     def _impossible(self: Proxy, *args: Any, _name: str = _name) -> Any:
-        raise TraceError(f"{_name} of a value that is traced cannot be a step of a graph")
+        raise TraceError(f"{_name} of a traced value cannot be recorded in a graph")
 
     setattr(Proxy, _name, _impossible)

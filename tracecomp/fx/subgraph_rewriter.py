@@ -185,6 +185,6 @@ def replace_pattern_with_filters(
     """As ``replace_pattern``, where every one of ``match_filters(match, graph, pattern)`` holds."""
     if ignore_literals or replacement_callback is not None or node_name_match or replacement is None:
         raise NotImplementedError(
-            "replace_pattern_with_filters(): ignore_literals, replacement_callback node_name_match do not exist here"
+            "replace_pattern_with_filters(): ignore_literals, replacement_callback, node_name_match are not supported"
         )
     return _replace(gm, pattern, replacement, list(match_filters or ()))

@@ -90,7 +90,7 @@ class Tracer(TracerBase):
             raise NameError("module is not installed as a submodule")
         return found
 
-    def call_module(self, m: Module, forward: Fn, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call_module(self, m: Module, forward: Fn, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Call a module: a node for a leaf, else the nodes of its ``forward``."""
         path = self.path_of_module(m)
         if self.is_leaf_module(m, path):

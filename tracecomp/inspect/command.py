@@ -160,7 +160,7 @@ def program(options: argparse.Namespace) -> tuple[Callable[..., Any], Operands]:
     if not callable(fn):
         raise UsageError(f"{options.target} is a {type(fn).__name__}, not a function or nn.Module")
     args: list[Any] = []
-    kwargs: dict[str, Any] = {}
+    kwargs: dict[str, object] = {}
     rng = np.random.default_rng(options.seed)
     for text in options.shape:
         name, value = random_operand(text, rng)
@@ -188,7 +188,7 @@ def _check_operands(
         taken.bind(*args, **kwargs)
     except TypeError as error:
         given = f"{len(args) + len(kwargs)} given"
-        raise UsageError(f"{target}{taken}: {error}, {given} (--shape and --inputs give operands)") from None
+        raise UsageError(f"{target}{taken}: {error}, {given}. Set operands by --shape or --inputs") from None
 
 
 def load(target: str) -> Any:

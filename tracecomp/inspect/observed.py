@@ -67,7 +67,7 @@ class FunctionRun:
     """A user's Function that ran, and its arguments."""
 
     node: Node
-    args: tuple[Any, ...]
+    args: tuple[object, ...]
     source: Source | None
     scope: tuple[str, ...]
 

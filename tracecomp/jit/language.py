@@ -179,7 +179,9 @@ def _check_guarded(tree: ast.Module, guarded: _Guarded, name: str) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and not guarded.may_stay(node):
             what = "reading" if isinstance(node.ctx, ast.Load) else "setting or deleting"
-            raise NotSupportedError(f"{name}, line {node.lineno}: {what} {node.attr!r} this way is not scriptable")
+            raise NotSupportedError(
+                f"{name}, line {node.lineno}: {what} the attribute {node.attr!r} here is not supported in scripts"
+            )
 
 
 class _Guarded(ast.NodeTransformer):

@@ -36,7 +36,7 @@ class LazyModuleMixin(Module):
             if is_lazy(value) and given is not None and not is_lazy(given):
                 value.materialize(tuple(given.shape))  # type: ignore[union-attr]
 
-    def _infer_parameters(self, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None:
+    def _infer_parameters(self, module: Any, args: tuple[object, ...], kwargs: dict[str, object] | None = None) -> None:
         module.initialize_parameters(*args, **(kwargs or {}))
         if module.has_uninitialized_params():
             raise RuntimeError(f"module {self._get_name()} has not been fully initialized")

@@ -77,7 +77,7 @@ class _Uninitialized:
     """A parameter or buffer without a shape; ``materialize`` gives it one in place."""
 
     @classmethod
-    def __torch_function__(cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None) -> Any:
+    def __torch_function__(cls, func: Any, types: Any, args: tuple[object, ...] = (), kwargs: Any = None) -> Any:
         """ValueError for functions that need elements."""
         if getattr(func, "__name__", "") in _WITHOUT_ELEMENTS:
             return disabled(func, types, args, kwargs or {})

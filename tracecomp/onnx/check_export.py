@@ -45,7 +45,7 @@ def check_results(proto: Any, graph: Graph, args: Sequence[object], results: Any
 
 
 def check_path(proto: Any, graph: Graph, sizes: Mapping[str, int], args: Sequence[object], results: object) -> None:
-    """UnsupportedError unless the model gives ``results`` for ``args``, whose open sizes are ``sizes``.
+    """UnsupportedError unless the model gives ``results`` for ``args``, whose dynamic sizes are ``sizes``.
 
     The program may decide by its sizes: ``graph`` is one of its paths.
     """
@@ -63,8 +63,8 @@ def check_path(proto: Any, graph: Graph, sizes: Mapping[str, int], args: Sequenc
             return
         why = "its results differ there"
     raise UnsupportedError(
-        f"onnx.export(): the program takes a different path at {', '.join(f'{k}={n}' for k, n in sizes.items())} from "
-        f"the recorded one ({why}): it depends on an input size. Exclude these sizes by the range of a Dim, as in "
+        f"onnx.export(): the program depends on an input size. At {', '.join(f'{k}={n}' for k, n in sizes.items())} it "
+        f"takes a different path from the recorded one ({why}). Exclude these sizes by the range of a Dim, as in "
         f"Dim({next(iter(sizes))!r}, min=2), or use torch.cond"
     )
 

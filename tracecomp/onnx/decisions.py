@@ -1,4 +1,4 @@
-"""Decisions that a model takes on its open sizes: at which other sizes it may be another program.
+"""Decisions that a model takes on its dynamic sizes: at which other sizes it may be another program.
 
 All sizes that an export records at may take the same side of a branch. So the model is also recorded with symbolic
 sizes, which notes every comparison. The sizes on the other side of each are then tried as well.
@@ -92,7 +92,7 @@ def elsewhere(start: Sizes, ranges: Ranges, run: Callable[[Sizes], Path | None])
             continue
         if len(paths) + len(refused) == MOST_PATHS:
             raise UnsupportedError(
-                f"the program decides by the sizes {', '.join(start)} too often: {MOST_PATHS} runs show only a part"
+                f"the program branches on the sizes {', '.join(start)} too often: {MOST_PATHS} runs show only a part"
             )
         path = run(sizes)
         if path is None:

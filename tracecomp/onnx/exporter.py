@@ -87,7 +87,7 @@ def _written(
     model: Module, args: object, kwargs: Mapping[str, object], version: int, input_names: Sequence[str] | None,
     output_names: Sequence[str] | None, dynamic: tuple[object, object], check: bool,
 ) -> ModelProto:  # fmt: skip
-    """The model as a message; ``dynamic`` says which sizes are open, by axes and by shapes."""
+    """The model as a message; ``dynamic`` says which sizes are dynamic, by axes and by shapes."""
     model, given, names = unpacked(model, args, kwargs, input_names)
     left_open = asked_for("onnx.export()", given, names, *dynamic)
     if left_open.names:
@@ -129,9 +129,7 @@ def _check_types(proto: ModelProto, version: int) -> None:
         if version >= OPSET:
             raise
         why = str(error).strip().splitlines()[-1]
-        raise UnsupportedError(
-            f"operators of version {version} cannot express this; version {OPSET} may: {why}"
-        ) from error
+        raise UnsupportedError(f"opset {version} cannot express this, opset {OPSET} may: {why}") from error
 
 
 class _Writer:

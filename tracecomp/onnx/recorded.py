@@ -214,7 +214,7 @@ def other_paths(model: Module, args: tuple[object, ...], left_open: OpenSizes) -
 def _path(model: Module, args: tuple[object, ...], left_open: OpenSizes, sizes: Mapping[str, int]) -> Path | None:
     """The conditions of a run at ``sizes``; None where the model does not run."""
     if left_open.elements(args, sizes) > _MOST_ELEMENTS:
-        raise UnsupportedError(f"the program decides at the sizes {sizes}, which are too large to try: give Dim a max")
+        raise UnsupportedError(f"the program branches at the sizes {sizes}, which are too large to run. Give Dim a max")
     varying, seen = Varying(), []
     for (k, axis), name in left_open.names.items():
         varying.named[SizeSource(("argument", len(flatten_call(args[:k], {})[1])), axis)] = Named(name)

@@ -92,7 +92,7 @@ def plain(size: Size) -> Any:
 
 
 class Reciprocal:
-    """One divided by a number that follows from open sizes."""
+    """One divided by a number that follows from dynamic sizes."""
 
     def __init__(self, size: Size) -> None:
         self.size = size

@@ -118,7 +118,7 @@ def _fields(data: Buffer, start: int, end: int) -> Iterator[_Field]:
         else:
             raise ValueError("no field")
         if last > end:
-            raise ValueError("a field that ends beyond its message")
+            raise ValueError("a field ends beyond its message")
         yield _Field(tag >> 3 if kind == _BYTES else 0, at, first, last)
         at = last
 
@@ -138,7 +138,7 @@ def _number(data: Buffer, at: int) -> tuple[int, int]:
         if byte < 128:
             return found, at
         shift += 7
-    raise ValueError("a number that does not end")
+    raise ValueError("a number has too many bytes")
 
 
 def _varint(number: int) -> bytes:

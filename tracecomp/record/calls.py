@@ -189,7 +189,8 @@ def _holds_tensor(value: object) -> bool:
 
 def _closure(observer: Watching, callee: FunctionType) -> None:
     """Record the state that a function of the standard library keeps between calls, such as dispatch by class."""
-    if callee.__module__.startswith(_PACKAGE) or id(callee) in observer.made:
+    module = callee.__module__  # None for a function made in a namespace without __name__
+    if (isinstance(module, str) and module.startswith(_PACKAGE)) or id(callee) in observer.made:
         return
     for name, cell in zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True):
         step = Held(name)
@@ -351,7 +352,7 @@ def iterated(observer: Watching, value: object) -> None:
 def stream(observer: Watching, value: object) -> None:
     """Refuse to take from an iterator that was there before the call."""
     if isinstance(value, Iterator) and id(value) in observer.known:
-        observer.recorder.refuse_here(f"takes from a {type(value).__name__} from outside of the call", Section.IMPURE)
+        observer.recorder.refuse_here(f"advances a {type(value).__name__} created outside of the call", Section.IMPURE)
 
 
 def set_attribute(observer: Watching, owner: object, name: str, value: object) -> None:
@@ -453,7 +454,7 @@ def _which(observer: Watching, args: Sequence[object], kwargs: Mapping[str, obje
     observer.which(args[0])
 
 
-def _warn(observer: Watching, args: Sequence[object], kwargs: Mapping[str, Any]) -> None:
+def _warn(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     given: dict[str, Any] = {**dict(zip(("message", "category", "stacklevel"), args, strict=False)), **kwargs}
     observer.changes.warned(given["message"], given.get("category") or UserWarning, given.get("stacklevel", 1))
 

@@ -17,7 +17,7 @@ from tracecomp.eager.tensor_base import Node
 from tracecomp.ir.graph import Input, Output, Value
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.record.backward.min_cut import choose_saved
-from tracecomp.record.backward.reach import edges
+from tracecomp.record.backward.reach import edges, edges_from
 from tracecomp.record.backward.template import Template, mapped
 from tracecomp.record.binding import Binding
 from tracecomp.record.observer import Observer
@@ -137,10 +137,19 @@ class Derivation:
         mapping: dict[Value, Value] = {}
         return Split(
             extract(f"{graph.name}_backward", graph, inputs, outs, mapping), saved,
-            [(s, None if v is None else next(numbers)) for s, v in wanted],
+            [(s, None if v is None else next(numbers)) for s, v in wanted], _leading(wanted, ends, roots),
             history, [(b, b in updated) for b in read], len(roots), sizes_of(self.recorder, mapping),
             frozenset(k for k, v in enumerate(kept) if v not in needed),
         )  # fmt: skip
+
+
+def _leading(wanted: Wanted, ends: Ends, roots: Sequence[tuple[Node, int]]) -> list[frozenset[int]]:
+    """The numbers of the roots from which a gradient reaches each wanted input. An end may have several gradients."""
+    stop = set(ends)
+    passed = [edges_from(root, stop) for root in roots]
+    of_end = {end: frozenset(k for k, met in enumerate(passed) if end in met) for end in ends}
+    by_binding = dict(zip(dict.fromkeys(id(b) for b, _ in wanted), ends, strict=True))
+    return [of_end[by_binding[id(b)]] for b, _ in wanted]
 
 
 def sizes_of(recorder: Recorder, mapping: Mapping[Value, Value]) -> Sizes | None:

@@ -25,7 +25,7 @@ class Effect:
 
     apply: Callable[..., Any]
     owner: Read | None
-    args: tuple[Any, ...]
+    args: tuple[object, ...]
 
 
 def warning(message: object, category: type[Warning], level: int) -> Effect:

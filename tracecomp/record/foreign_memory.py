@@ -94,8 +94,10 @@ class ForeignMemory:
     def _compare(self, t: Tensor) -> None:
         _, before = self._brought.get(id(t), (t, None))
         if before is not None and t._data.tobytes() != before.tobytes():
-            cause = "numpy changes an array after a tensor was made of it"
-            self._refusals.refuse(BreakReason(cause, Section.MEMORY, "Change the array before, or the tensor"))
+            cause = "numpy changes an array after a tensor was made from it"
+            self._refusals.refuse(
+                BreakReason(cause, Section.MEMORY, "Change the array before the tensor is made, or change the tensor")
+            )
 
     # ---- objects from outside
 

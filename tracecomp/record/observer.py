@@ -325,7 +325,7 @@ class Observer:
 
     def _of_library(self, library: ModuleType, name: str) -> None:
         """Guard a library's attribute if programs change such attributes: the environment, registries, settings."""
-        value = vars(library).get(name, MISSING)  # names that a module resolves late are not settings
+        value = vars(library).get(name, MISSING)  # ``__getattr__`` of a module serves no settings
         if value is os.environ or isinstance(value, list | dict) or _is_setting(library, value):
             root = self.reads.root(library, library.__name__)
             self.step(root, Attribute(name), value, f"{library.__name__}.{name}")

@@ -43,6 +43,8 @@ from tracecomp.record.value_table import ValueTable
 class Recorder:
     """One recording in progress; ``modes.recorder`` of the thread that runs it."""
 
+    maps_functions = False  # whether ``map_function`` runs the ``forward`` of users' Functions
+
     def __init__(self, name: str, strict: bool = True, follow: bool = False, varying: Varying | None = None) -> None:
         self.graph = Graph(name) if varying is None else SizedGraph(name)
         self.open = True

@@ -135,14 +135,15 @@ class Split:
 
     ``saved`` has the sources of the backward graph's first inputs: a forward input, or a numbered forward output. The
     other inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward
-    graph. ``history`` is for further derivatives; for each of its inputs it says whether the call overwrites the
-    source. ``roots`` is the number of differentiable results. ``views`` numbers values that are saved only for views of
-    them.
+    graph; ``leading`` numbers the results whose gradients reach each of them. ``history`` is for further derivatives;
+    for each of its inputs it says whether the call overwrites the source. ``roots`` is the number of differentiable
+    results. ``views`` numbers values that are saved only for views of them.
     """
 
     backward: Graph
     saved: list[Binding | int]
     wanted: list[tuple[Binding, int | None]]
+    leading: list[frozenset[int]]
     history: Template
     history_inputs: list[tuple[Binding | int, bool]]
     roots: int

@@ -27,7 +27,7 @@ from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
 
-_MOVED = BreakReason("changes the shape or memory of a tensor that a result is a view of", Section.MEMORY)
+_MOVED = BreakReason("changes the shape or memory of the base of a returned view", Section.MEMORY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -61,16 +61,17 @@ class TensorChanges:
     def replace(self, t: Tensor, value: Tensor) -> None:
         """Record that ``t``, from outside, gets the memory of ``value``: later calls write its own memory instead.
 
-        That is equivalent as long as neither memory has another view.
+        That is equivalent if it is the memory of ``t`` (``t.data -= x``), or as long as neither memory has another
+        view.
         """
         root, chain = self._values.root(value)
-        own = root is t and not chain
-        if self._values.looked_at(t) or not (own or self._values.is_made(root)):
+        if root is t and not chain:
+            return
+        if self._values.looked_at(t) or not self._values.is_made(root):
             self.refused = _REPLACED
-        if not own:
-            cells = self._values.root_cell(t), self._values.root_cell(value)
-            # The write of ``t`` that follows counts, too.
-            self.replaced[id(t)] = Replaced(weakref.ref(root), *cells, cells[0].version + 1, cells[1].version)
+        cells = self._values.root_cell(t), self._values.root_cell(value)
+        # The write of ``t`` that follows counts, too.
+        self.replaced[id(t)] = Replaced(weakref.ref(root), *cells, cells[0].version + 1, cells[1].version)
 
     def unrepeated(self) -> BreakReason | None:
         """Why a recording cannot repeat what the call did to tensors from outside, if it cannot."""

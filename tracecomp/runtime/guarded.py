@@ -78,11 +78,11 @@ class GuardedCall:
         """Copy back the memory that the program may write. CheckError if it wrote any other."""
         for n, (memory, own, now) in enumerate(zip(self._memory, self._own, self.arrays, strict=True)):
             if not memory.intact():
-                raise CheckError(f"{name} writes before array {n} of its call")
+                raise CheckError(f"{name} writes before the start of array {n}")
             if n in self._changing:
                 np.copyto(own, now)
             elif own.tobytes() != now.tobytes():
-                raise CheckError(f"{name} writes to input {n}, which it only reads")
+                raise CheckError(f"{name} writes to input {n}, which is declared read-only")
 
 
 def _forbid(address: int, nbytes: int) -> None:

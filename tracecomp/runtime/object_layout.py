@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from functools import cache
 from sys import getrefcount
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
@@ -108,6 +108,9 @@ def dictionaries_have_versions() -> bool:
     return True
 
 
+Key = TypeVar("Key")
+
+
 class Word(NamedTuple):
     """A word of an object or of its memory: a number, or the address of the object ``kept``."""
 
@@ -117,21 +120,21 @@ class Word(NamedTuple):
     kept: tuple[object, ...] = ()
 
 
-def dictionary_words(dictionary: dict[object, object]) -> list[Word] | None:
+def dictionary_words(dictionary: dict[Key, object]) -> list[Word] | None:
     """Words that are unchanged while a dictionary has the same items, in its order.
 
-    Compare them in order: each exists if the previous ones are unchanged. None if the dictionary shares its keys with
-    others, or has an unknown layout.
+    Compare them in order: each exists if the previous ones are unchanged. None if the dictionary has an unknown layout.
     """
-    keys = word_at(dictionary, call_tables.DICT_KEYS)
-    if word_at(dictionary, call_tables.DICT_VALUES):
-        return None
+    keys, values = word_at(dictionary, call_tables.DICT_KEYS), word_at(dictionary, call_tables.DICT_VALUES)
+    if values:
+        return _attribute_words(dictionary, keys, values)
     _, index_bits, kind, *_ = word_at(keys, call_tables.KEYS_KIND).to_bytes(8, "little")
     count = word_at(keys, call_tables.KEYS_COUNT)
     if count > 2 * len(dictionary) + 8:
         return None  # many were deleted, or the count is invalid
     words = [
         Word(dictionary, call_tables.DICT_SIZE, len(dictionary)), Word(dictionary, call_tables.DICT_KEYS, keys),
+        Word(keys, call_tables.KEYS_KIND, word_at(keys, call_tables.KEYS_KIND)),
         Word(keys, call_tables.KEYS_COUNT, count),
     ]  # fmt: skip
     left = list(dictionary.items())[::-1]
@@ -146,6 +149,34 @@ def dictionary_words(dictionary: dict[object, object]) -> list[Word] | None:
         else:
             return None
     return None if left else words
+
+
+def _attribute_words(dictionary: dict[Key, object], keys: int, values: int) -> list[Word] | None:
+    """The same for attributes of an object, whose class has the ``keys``, and whose ``values`` are by their numbers.
+
+    Before the values is a word with their capacity and number, behind them their order, one byte each.
+    """
+    ours = call_tables
+    _, index_bits, *_ = word_at(keys, ours.KEYS_KIND).to_bytes(8, "little")
+    capacity, size, *_ = word_at(values, 0).to_bytes(8, "little")
+    count = word_at(keys, ours.KEYS_COUNT)
+    if size != len(dictionary) or not size <= count <= capacity:
+        return None
+    numbers = {word_at(keys, ours.KEYS_ENTRIES + (1 << index_bits) + 16 * n): n for n in range(count)}
+    order = 8 + 8 * capacity
+    words = [
+        Word(dictionary, ours.DICT_SIZE, size), Word(dictionary, ours.DICT_KEYS, keys),
+        Word(dictionary, ours.DICT_VALUES, values), Word(values, 0, word_at(values, 0)),
+        *[Word(values, at, word_at(values, at)) for at in range(order, order + capacity, 8)],
+    ]  # fmt: skip
+    for n, (key, value) in enumerate(dictionary.items()):
+        number = numbers.get(id(key))
+        if number is None or (word_at(values, order + n // 8 * 8) >> n % 8 * 8) & 255 != number:
+            return None
+        if word_at(values, 8 + 8 * number) != id(value):
+            return None
+        words.append(Word(values, 8 + 8 * number, id(value), (value,)))
+    return words
 
 
 def word_at(owner: object, offset: int) -> int:

@@ -50,14 +50,14 @@ def _any(x: SparseTensor) -> Any:
 @handles("mean")
 def _mean(x: SparseTensor, dim: object = None, **kwargs: Any) -> Any:
     if dim is not None:
-        raise NotImplementedError("mean of a sparse tensor over a dimension: divide sparse.sum by the size")
+        raise NotImplementedError("mean(): dim is not supported for sparse tensors. Divide sparse.sum by the size")
     return x._stored.sum() / x.numel()
 
 
 @handles("norm")
 def _norm(x: SparseTensor, p: Any = "fro", dim: object = None, **kwargs: Any) -> Tensor:
     if dim is not None:
-        raise NotImplementedError("norm of a sparse tensor over a dimension")
+        raise NotImplementedError("norm(): dim is not supported for sparse tensors")
     whole = coalesce(x) if isinstance(x, CooTensor) else x
     return T.norm(whole._stored, p)
 

@@ -85,12 +85,12 @@ def _movedim(x: SparseTensor, source: int | Sequence[int], destination: int | Se
 def _permute(x: SparseTensor, *dims: Any) -> Any:
     order = [d % x.dim() for d in (dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims)]
     if sorted(order) != list(range(x.dim())):
-        raise RuntimeError(f"permute(): {order} is not an order of {x.dim()} dimensions")
+        raise RuntimeError(f"permute(): {order} is not a permutation of {x.dim()} dimensions")
     if not isinstance(x, CooTensor):
         return transposed(x) if order == [1, 0] else x
     count = x._places.shape[0]
     if sorted(order[:count]) != list(range(count)):
-        raise RuntimeError("transpose of a sparse tensor: sparse and dense dimensions cannot change places")
+        raise RuntimeError("transpose of a sparse tensor: sparse and dense dimensions cannot be exchanged")
     inner = [0, *[d - count + 1 for d in order[count:]]]
     values = x._stored.permute(inner)
     return coo(x._places[order[:count]], values, [x.shape[d] for d in order], False)
@@ -114,10 +114,10 @@ def _cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     count = found[0]._places.shape[0]
     shape = [*found[0].shape]
     if any(len(x.shape) != len(shape) or x._places.shape[0] != count for x in found):
-        raise RuntimeError("cat of sparse tensors: they have different numbers of dimensions")
+        raise RuntimeError("cat(): sparse tensors must have equal numbers of sparse and dense dimensions")
     shape[dim] = sum(x.shape[dim] for x in found)
     if dim >= count:
-        raise NotImplementedError("cat of sparse tensors along a dense dimension")
+        raise NotImplementedError("cat(): sparse tensors cannot be concatenated along a dense dimension")
     moved, before = [], 0
     for x in found:
         step = T.zeros(count, 1, dtype=int64)
@@ -185,7 +185,7 @@ def _getitem(x: SparseTensor, index: object) -> Any:
         taken = sum(step is not None and step is not Ellipsis for step in steps)
         steps[there[0] : there[0] + 1] = [slice(None)] * (x.dim() - taken)
     if any(isinstance(step, bool) or step is Ellipsis for step in steps):
-        raise NotImplementedError("True, False or a second ellipsis in the index of a sparse tensor")
+        raise NotImplementedError("indexing a sparse tensor with True, False or two ellipses is not supported")
     dim = 0
     found: Any = x
     for step in steps:
@@ -211,7 +211,7 @@ def _getitem(x: SparseTensor, index: object) -> Any:
 @handles("resize_as_", "resize_as_sparse_")
 def _resize_as(x: SparseTensor, other: Tensor) -> Any:
     if x.shape != other.shape:
-        raise NotImplementedError("resize_as_ of a sparse tensor to a different shape")
+        raise NotImplementedError("resize_as_(): a sparse tensor cannot change its shape")
     return x
 
 

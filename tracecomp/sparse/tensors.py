@@ -90,8 +90,8 @@ class SparseTensor(Tensor):
         found = HANDLERS.get(name) or (None if writes else HANDLERS.get(name.strip("_")))
         if found is None:
             raise NotImplementedError(
-                f"Could not run 'aten::{name}' with arguments from the 'Sparse{_backend(args)}CPU' backend: there is "
-                f"no such function of sparse tensors here; to_dense() gives a tensor that has it"
+                f"Could not run 'aten::{name}' with arguments from the 'Sparse{_backend(args)}CPU' backend: sparse "
+                "tensors do not support it. Use to_dense()"
             )
         return found(*args, **(kwargs or {}))
 

@@ -50,7 +50,7 @@ class _Saving(TorchDispatchMode):
         self._policy, self._kept = policy, kept
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Any, types: Any, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
         found = func(*args, **(kwargs or {}))
         if _saves(self._policy, False, func, args, kwargs or {}):
@@ -65,7 +65,7 @@ class _Taking(TorchDispatchMode):
         self._policy, self._kept = policy, kept
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Any, types: Any, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
         if not _saves(self._policy, True, func, args, kwargs or {}):
             return func(*args, **(kwargs or {}))

@@ -131,7 +131,7 @@ def test_bitcast(pair: tuple[DType, DType]) -> None:
 
 
 def test_bfloat16_constants_are_rounded_as_ml_dtypes_rounds_them() -> None:
-    """To even between two of them; one side or the other just beside."""
+    """Halfway between two of them rounds to even; a number next to the midpoint rounds to the nearer one."""
     ml_dtypes = pytest.importorskip("ml_dtypes")
     halves = np.arange(0x3F80, 0x3F90, dtype=np.uint32) << 16
     bits = np.concatenate([halves + d for d in (0, 1, 0x7FFF, 0x8000, 0x8001, 0xFFFF)])

@@ -1,4 +1,4 @@
-"""Stores of parts of a vector write those elements and nothing beside them, narrowed on the way or not."""
+"""Stores of parts of a vector write only those elements, narrowed or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transposes by panels: of memory that no cache holds the next panel is asked for, rests of panels are turned too.
+"""Transposes by panels: the next panel is prefetched if no cache holds the memory, and remainders are transposed too.
 
 Blocks begin where lines of memory do, wherever the array begins.
 """

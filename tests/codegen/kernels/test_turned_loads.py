@@ -1,6 +1,6 @@
-"""Lanes that lie apart while memory runs along a tile: pieces turned in registers give each element its own value.
+"""Lanes that are strided while memory is contiguous along a tile: transposes in registers give each element its value.
 
-Sums are held against numpy's, added one element after the other in the same order, so every bit counts.
+Sums are compared bit by bit with numpy's, added one element after the other in the same order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ from tracecomp.runtime.executable import Executable
 
 
 def summed(rows: int, terms: int, stride: int, first: int, dtype: DType, kind: str) -> Program:
-    """``y[v]`` is the sum of ``terms`` elements of a row; rows lie ``stride`` apart, from element ``first`` on."""
+    """``y[v]`` is the sum of ``terms`` elements of a row, from element ``first``. Rows are ``stride`` elements
+    apart."""
     size = max(first, first + stride * (rows - 1)) + terms
     x, y = Buffer("x", dtype, size), Buffer("y", compute_dtype(dtype), rows)
     v, t = Var("v", rows), Var("t", terms)
@@ -96,7 +97,7 @@ CASES = [
 @pytest.mark.parametrize(("program_of", "shapes"), [c[1:] for c in CASES], ids=[c[0] for c in CASES])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_bits_are_those_of_eager_calls(program_of: Any, shapes: Any, dtype: str) -> None:
-    """Random sizes, most of which no vector divides. Eager products and sums are routines of their own."""
+    """Random sizes, most of which no vector divides. Eager products and sums are separate routines."""
     rng = np.random.default_rng(5)
     for _ in range(4):
         r, n, k = int(rng.integers(1, 9)), int(rng.integers(2, 70)), int(rng.integers(3, 90))

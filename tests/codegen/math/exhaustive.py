@@ -27,7 +27,7 @@ from tracecomp.runtime.images import image_of
 Array = np.ndarray[Any, Any]
 
 _LIMITS = {"float16": (2.0**-10, 2.0**-14), "bfloat16": (2.0**-7, 2.0**-126), "float32": (2.0**-23, 2.0**-126)}
-"""What lies between 1 and the next number, and the least normal one."""
+"""The distance from 1 to the next number, and the least normal number."""
 
 CHUNK = 1 << 20
 WIDTHS = (512, 256, 128)
@@ -85,7 +85,7 @@ def errors(got: Array, exact: Array, floor: Array | float = 0.0) -> Array:
 
 @dataclass
 class Sweep:
-    """What was found on all numbers: how many, the largest error and where."""
+    """Errors on all numbers: their count, the largest and its place."""
 
     op: str
     numbers: int = 0
@@ -126,7 +126,7 @@ def sweep(op: str, reference: Callable[[Array], Array], starts: Iterator[int]) -
 
 
 def _floor(op: str, x: Array) -> Array | float:
-    """What errors are measured by at least, see ``functions.ULP``."""
+    """Return the least unit by which errors are measured, see ``functions.ULP``."""
     return np.where(x < 0, 1.0, 0.0) if op in ("lgamma", "digamma") else 0.0
 
 

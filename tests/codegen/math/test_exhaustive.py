@@ -1,4 +1,4 @@
-"""Functions of one number: all there are of 16 bits, and a part of all float32."""
+"""Functions of one number: all numbers of 16 bits, and a part of all float32."""
 
 from __future__ import annotations
 

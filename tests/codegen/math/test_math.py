@@ -225,7 +225,7 @@ def test_scalars_and_vectors_give_the_same_bits() -> None:
 @pytest.mark.parametrize("dtype", [float32, float64], ids=lambda t: t.short)
 @pytest.mark.parametrize("op", ["erfinv", "lgamma", "pow", "atan2", "erfc", "sinh", "atanh"])
 def test_lanes_do_not_look_at_each_other(op: str, dtype: DType) -> None:
-    """What some lane's number makes all of them compute changes no other lane's bits."""
+    """A lane whose number makes all lanes take another path does not change the bits of other lanes."""
     x = np.concatenate([np.linspace(-0.9, 0.99999, 37), EDGES]).astype(dtype.numpy)
     args = (x, np.roll(x, 5)) if op in ("pow", "atan2") else (x,)
     together = native(op, dtype, *args)

@@ -1,4 +1,4 @@
-"""Half types beside PyTorch: which numbers are rounded to them, and formulas that are rounded once."""
+"""Half types compared with PyTorch: rounded numbers, and formulas that are rounded once."""
 
 from __future__ import annotations
 

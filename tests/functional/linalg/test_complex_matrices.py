@@ -1,4 +1,4 @@
-"""Linear algebra of complex matrices: bits, memory, what is refused. Values: torch's samples and tests/ops."""
+"""Linear algebra of complex matrices: bits, memory, errors. Values: torch's samples and tests/ops."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def arrays(result: Any) -> list[Any]:
 
 
 def loss(result: Any) -> Any:
-    """Of absolute values, which no phase of a vector changes."""
+    """Sum absolute values, which do not depend on the phase of a vector."""
     return sum(t.abs().sum() for t in (result if isinstance(result, tuple) else (result,)) if t.dtype.is_complex)
 
 

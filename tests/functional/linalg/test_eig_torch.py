@@ -1,4 +1,4 @@
-"""Eigenvalues and eigenvectors of general matrices, and complex exponentials and spreads, beside torch."""
+"""Eigenvalues and eigenvectors of general matrices, and complex exponentials and spreads, compared with torch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``_ex`` forms of matrices some of which are singular, beside PyTorch's."""
+"""The ``_ex`` forms of matrices, some of them singular, compared with PyTorch's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Diagonals are views, however their plane lies in memory: against torch, eager and compiled."""
+"""Diagonals are views, whatever the memory layout of their plane: against torch, eager and compiled."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLANES: dict[str, Callable[[Any], Any]] = {
 
 
 def seen(T: Any, plane: Callable[[Any], Any], offset: int, compiled: bool) -> list[Any]:
-    """What a write to a diagonal leaves, and a gradient through it."""
+    """Return the memory after a write to a diagonal, and a gradient through it."""
 
     def program(a: Any, w: Any) -> Any:
         d = plane(a).diagonal(offset, -2, -1)

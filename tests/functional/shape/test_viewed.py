@@ -26,7 +26,8 @@ VIEWS: dict[str, Callable[[Any], Any]] = {
 
 
 def outcome(t: Any, view: Callable[[Any], Any], kind: str) -> Any:
-    """What one use of a view shows: elements, strides, gradients, what a write through it and through its base does."""
+    """Return the effects of one use of a view: elements, strides, gradients, and writes through it and through its
+    base."""
     leaf = t.from_numpy(np.arange(24, dtype=np.float32).reshape(2, 3, 4)).clone()
     if kind == "history":
         leaf.requires_grad_()

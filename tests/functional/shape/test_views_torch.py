@@ -1,4 +1,4 @@
-"""Which functions give views, and of which part of memory, against torch: however tensors lie in memory."""
+"""Which functions return views, and of which part of memory, against torch: for all memory layouts of tensors."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
 
 
 def seen(function: Callable[[Any], Any], base: Any, x: Any) -> object:
-    """Where the result begins in memory, and how it lies; or the error."""
+    """Return where the result begins in memory, and its strides; or the error."""
     try:
         found = function(x)
-    except Exception as error:  # whatever is raised is what is compared
+    except Exception as error:  # both libraries must raise the same error
         return type(error)
     strides = [s for s, n in zip(found.stride(), found.shape, strict=True) if n > 1]
     at = found.data_ptr() - base.data_ptr()

@@ -95,7 +95,7 @@ def test_ndtri_has_two_derivatives() -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("low,high", [(1e-12, 1.0), (1.0, 20.0), (20.0, 300.0), (300.0, 1e5), (1e5, 1e9)])
 def test_incomplete_gamma_functions_for_arguments_of_any_size(low: float, high: float, dtype: Any) -> None:
-    """Most beside a = x, where sums converge slowest, on both sides of where one expansion follows another."""
+    """Most are near a = x, where sums converge slowest, on both sides of the switch between two expansions."""
     rng = np.random.default_rng(8)
     a = np.exp(rng.uniform(np.log(low), np.log(high), 80)).astype(dtype)
     beside = np.abs(a * (1 + rng.uniform(-6, 6, 80) / np.sqrt(a)))

@@ -45,7 +45,7 @@ class Browser:
         self._ask("POST", f"{self.session}/url", {"url": url})
 
     def run(self, script: str) -> Any:
-        """What JavaScript returns."""
+        """Return the result of JavaScript."""
         return self._ask("POST", f"{self.session}/execute/sync", {"script": script, "args": []})
 
     def press(self, keys: str) -> None:
@@ -65,7 +65,7 @@ class Browser:
         return base64.b64decode(self._ask("GET", f"{self.session}/screenshot"))
 
     def errors(self) -> list[str]:
-        """What the page has complained of."""
+        """Return the errors of the page."""
         return [e["message"] for e in self._ask("POST", f"{self.session}/se/log", {"type": "browser"})]
 
     def close(self) -> None:

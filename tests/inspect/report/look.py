@@ -1,7 +1,7 @@
-"""Reports of three models, for people to look at: ``python -m tests.inspect.report.look FOLDER``.
+"""Write reports of three models for people to view: ``python -m tests.inspect.report.look FOLDER``.
 
-Writes each report with pictures of it, wide and on a phone, light and dark; prints its size, when the browser painted
-first, and what the page complained of.
+Writes each report with pictures of it, wide and on a phone, light and dark. Prints its size, when the browser painted
+first, and the page's errors.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _step(model: Callable[[Any], Any], optimizer: Any) -> Callable[..., Any]:
 
 
 def look(page: Path) -> str:
-    """Pictures of a page beside it, and what the browser said in words."""
+    """Write pictures of a page next to it, and return the browser's report."""
     paints: list[float] = []
     complaints: list[str] = []
     for name, width, height in (("wide", 1400, 950), ("phone", 390, 844)):
@@ -72,7 +72,7 @@ def look(page: Path) -> str:
 def _pictures(window: Browser, stem: Path) -> None:
     for section in SECTIONS:
         window.run(f"document.getElementById('{section}').scrollIntoView({{behavior: 'instant'}})")
-        time.sleep(0.3)  # what moves in has come
+        time.sleep(0.3)  # animations have ended
         stem.with_name(f"{stem.name}-{section}.png").write_bytes(window.screenshot())
 
 

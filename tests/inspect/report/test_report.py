@@ -1,4 +1,5 @@
-"""The report: one file that loads nothing, whose data are those of ``explain``; what has changed since another."""
+"""The report: one file that loads nothing else, with the data of ``explain``, and changes relative to another
+report."""
 
 from __future__ import annotations
 

@@ -26,14 +26,14 @@ HEAD = """| architecture | nodes | export | round trip | from torch: script | dy
 
 
 def run(python: str, module: str, folder: str, names: Sequence[str]) -> None:
-    """One of the three programs, in a process of its own."""
+    """Run one of the three programs, in a separate process."""
     command = [python, "-m", f"tests.onnx.architectures.{module}", folder, *names]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     subprocess.run(command, cwd=ROOT, env=environment, check=False)
 
 
 def told(folder: str, name: str, what: str) -> dict[str, Any]:
-    """What a program has left; nothing where it did not get so far."""
+    """Return the results of a program; nothing if it ended earlier."""
     path = Path(folder, f"{name} {what}.json")
     found: dict[str, Any] = json.loads(path.read_text()) if path.is_file() else {"error": ""}
     return found
@@ -44,7 +44,7 @@ def _short(text: str) -> str:
 
 
 def went_in(found: dict[str, Any]) -> str:
-    """A word on an imported model: its answer and its ten losses beside PyTorch's."""
+    """Return a verdict on an imported model: its answer and its ten losses compared with PyTorch's."""
     if found.get("error") == "":
         return "not run"
     if "error" in found:

@@ -38,7 +38,7 @@ def main() -> None:
         for kind in ("script", "dynamo"):
             try:
                 found = {"refused": told[kind]} if kind in told else imported(place, kind)
-            except Exception as error:  # any failure is the figure of this model; the others go on
+            except Exception as error:  # any failure is the figure of this model; the others continue
                 found = {"error": f"{type(error).__name__}: {error}"[:300]}
             Path(f"{place} {kind}.json").write_text(json.dumps(found))
 

@@ -13,7 +13,7 @@ Axes = Mapping[str, Mapping[int, str]]
 
 @dataclass
 class Architecture:
-    """A model in evaluation mode, its arguments by name, and which of their sizes are open."""
+    """A model in evaluation mode, its arguments by name, and which of their sizes are dynamic."""
 
     model: Any
     arguments: Mapping[str, Any]

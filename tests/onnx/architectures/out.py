@@ -13,7 +13,7 @@ import numpy as np
 
 
 def exported(name: str) -> dict[str, Any]:
-    """Export one architecture with open sizes, which checks it by onnx and onnxruntime, and load it again."""
+    """Export one architecture with dynamic sizes, which checks it by onnx and onnxruntime, and load it again."""
     import tracecomp as tc
     from tests.onnx.architectures.models import build
     from tracecomp.onnx import export, load
@@ -38,7 +38,7 @@ def main() -> None:
     for name in sys.argv[2:]:
         try:
             found = exported(name)
-        except Exception as error:  # any failure is the figure of this model; the others go on
+        except Exception as error:  # any failure is the figure of this model; the others continue
             found = {"error": f"{type(error).__name__}: {error}"[:300]}
         Path(sys.argv[1], f"{name} out.json").write_text(json.dumps(found))
 

@@ -47,7 +47,7 @@ def main() -> None:
         arguments = tuple(made.arguments.values())
         options: dict[str, Any] = {
             "script": {"dynamo": False, "training": torch.onnx.TrainingMode.PRESERVE, "do_constant_folding": False},
-            "dynamo": {"dynamo": True, "optimize": False, "verbose": False},  # what is folded cannot be trained
+            "dynamo": {"dynamo": True, "optimize": False, "verbose": False},  # folded weights cannot be trained
         }
         for kind, more in options.items():
             try:

@@ -20,7 +20,7 @@ from tracecomp.passes.cost.machine import Machine, host
 from tracecomp.passes.schedule.records import parse_records
 
 WIDE = MACHINES["Zen 4"].tuned(parallel_work=1, parallel_products=1)
-"""What is chosen for registers of 512 bits, for which any processor can be asked, as if waking threads cost nothing."""
+"""The choice for registers of 512 bits, which does not depend on this processor, without costs of waking threads."""
 
 Ints = tuple[int, ...]
 
@@ -136,7 +136,8 @@ def same_however_cut(graph: Graph, arrays: list[Any], have: Any) -> None:
     ("bmk,bkn->bmn", [(3, 40, 65), (3, 65, 20)]),
 ])  # fmt: skip
 def test_last_lanes_stand_by_themselves(spec: str, shapes: list[Ints]) -> None:
-    """Where arithmetic on half a register takes half the time, few lanes beyond whole registers are a column."""
+    """If arithmetic on half a register takes half the time, a few lanes beyond whole registers are a separate
+    column."""
     graph, arrays = contraction(spec, shapes, float32), normal(shapes)
     want = np.einsum(spec, *(a.astype(np.float64) for a in arrays))
     results, texts = [], []
@@ -205,7 +206,7 @@ def test_k_blocks_of_a_weight_gradient_are_read_by_few_blocks() -> None:
 
 @pytest.mark.parametrize("shapes", [[(1500, 600), (1500, 96)], [(1500, 96), (1500, 600)]])
 def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints]) -> None:
-    """Elements of a line of their own for every term would push each other out of the cache."""
+    """A separate line of memory for every term would evict the others from the cache."""
     graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
     built, executable = compile_graph(graph)
     [step] = call_steps(built.program.steps)
@@ -216,7 +217,7 @@ def test_rows_far_apart_are_read_in_lanes(shapes: list[Ints]) -> None:
 
 
 def test_terms_far_apart_are_copied_once() -> None:
-    """Rows that would push each other out of the cache, stage by stage, have the bits of rows that lie together."""
+    """Rows that would evict each other from the cache, stage by stage, have the bits of contiguous rows."""
     shapes: list[Ints] = [(2100, 1024), (2100, 1024)]
     graph, arrays = contraction("km,kn->mn", shapes, float32), normal(shapes)
     built, executable = compile_graph(graph, machine=WIDE)

@@ -1,4 +1,4 @@
-"""What is read of the processor, what is measured of it, and the command that prints both."""
+"""Facts read from the processor, figures measured on it, and the command that prints both."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def described(folder: Path, *caches: dict[str, str]) -> Path:
 
 
 def test_caches_of_a_sapphire_rapids(tmp_path: Path) -> None:
-    """Instructions have a cache of their own, and processors are listed in runs."""
+    """Instructions have a separate cache, and processors are listed in runs."""
     line, both = {"coherency_line_size": "64"}, {"shared_cpu_list": "0,56"}
     folder = described(
         tmp_path,

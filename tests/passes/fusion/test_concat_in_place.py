@@ -55,8 +55,8 @@ def test_products_below_each_other_and_beside_a_sum() -> None:
 @pytest.mark.parametrize(
     "fn",
     [
-        lambda x, v, b: tc.cat([x @ v, b], 1),  # what is given lies elsewhere
-        lambda x, v, b: (lambda y: tc.cat([y, b * 2], 1) * y.sum())(x @ v),  # somebody else reads a part
+        lambda x, v, b: tc.cat([x @ v, b], 1),  # inputs have memory elsewhere
+        lambda x, v, b: (lambda y: tc.cat([y, b * 2], 1) * y.sum())(x @ v),  # another operator reads a part
         lambda x, v, b: (lambda y: tc.cat([y, y], 1))(x @ v),
         lambda x, v, b: tc.cat([x @ v[:, :8], tc.exp(b)], 1),  # short runs
         lambda x, v, b: tc.cat([tc.cumsum(x @ v, 1), tc.exp(b)], 1),  # made by statements that also read it
@@ -86,7 +86,7 @@ def test_into_a_state() -> None:
 
 
 def last(x: Any, fn: Fn) -> Any:
-    """``fn`` of images that lie channels last, whose result does, too."""
+    """Apply ``fn`` to images in channels-last layout; its result has this layout, too."""
     return fn(x.permute(0, 3, 1, 2)).permute(0, 2, 3, 1).contiguous()
 
 
@@ -98,7 +98,7 @@ def test_phases_of_a_strided_depthwise_gradient(kernel: int, padding: int) -> No
     def gradient(lib: Any, x: Any, w: Any, g: Any) -> Any:
         x = x.detach().requires_grad_(True)
         y = lib.nn.functional.conv2d(x.permute(0, 3, 1, 2), w, stride=2, padding=padding, groups=32)
-        return lib.autograd.grad(y, x, g.permute(0, 3, 1, 2))[0].contiguous()  # as its argument lies
+        return lib.autograd.grad(y, x, g.permute(0, 3, 1, 2))[0].contiguous()  # in its argument's layout
 
     names = kernels(lambda x, g: gradient(tc, x, w, g), x, g)
     assert not any("concat" in name for name in names)

@@ -97,7 +97,7 @@ def test_casts_keep_the_bits_of_every_number(start: DType, between: DType) -> No
         bool_: np.array([False, True]),
     }[start]  # type: ignore[assignment]
     for end in (start, float32, float64, int32, int64):
-        # What an integer makes of a float that it cannot hold is not defined.
+        # An integer from a float outside of its range is undefined.
         unsure = start is float16 and "int" in (between.kind, end.kind)
         x = every[np.abs(np.nan_to_num(every.astype(np.float64), nan=1e9)) < 100] if unsure else every
         g = Graph("casts")

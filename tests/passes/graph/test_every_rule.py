@@ -1,4 +1,4 @@
-"""No rewrite rule without a case, in whatever file of ``passes/graph`` and set of rules it stands."""
+"""Every rewrite rule has a case, whatever its file of ``passes/graph`` and its set of rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tracecomp.passes import graph
 from tracecomp.passes.graph.rewrite import Rules
 
 BY_VALUES = {"roots_of_transform", "transform_as_convolution"}
-"""What transforms are made of is too long to write down: their results are compared (tests/compiled/test_fft.py)."""
+"""The graphs of transforms are too long to write down: their results are compared (tests/compiled/test_fft.py)."""
 
 
 def test_every_rule_has_a_case() -> None:

@@ -76,7 +76,7 @@ graph "step" {
 
 
 def test_communications_keep_the_order_of_the_program_and_none_is_taken_for_another() -> None:
-    """Another process may run the same lines eagerly, or beside other code."""
+    """Another process may run the same lines eagerly, or between other code."""
     graph = parse_graph(AFTER_ANOTHER)
     hosted = [p.work for p in segments(graph) if not isinstance(p.work, Graph)]
     assert [n.attrs["op"] for n in hosted] == ["SUM", "SUM", "MAX", "MAX"]

@@ -113,7 +113,7 @@ def test_an_axis_of_one_place_stands_behind_the_axis_before_it() -> None:
 
 
 def test_sums_of_channels_read_them_as_they_are_kept() -> None:
-    """As in batch normalization: what is summed is not turned for that."""
+    """As in batch normalization: the operand of the sum is not transposed."""
     graph = Graph()
     x = graph.add_input(TensorType(float64, (4, 64, 16, 16)), "x")
     w = graph.add_input(TensorType(float64, (64, 64, 3, 3)), "w")

@@ -158,7 +158,7 @@ def test_the_text_of_a_frame_reads_back_and_lowering_goes_on_from_it(graph: Grap
 
 
 def test_a_plan_may_be_changed_by_hand() -> None:
-    """What shares a kernel is data: here two kernels are made of one, with the same bits."""
+    """Which nodes share a kernel is data: here two kernels become one, with the same bits."""
     graph = optimised(lambda x: torch.exp(x) * 2 + 1, torch.randn(50))
     frame = lower(graph).stages[1].state
     text = print_frame(frame)
@@ -240,7 +240,7 @@ def _overlap(frame: Frame, log: Log) -> Frame:
 
 
 def _no_home(frame: Frame, log: Log) -> Frame:
-    """Nobody writes the results."""
+    """No kernel writes the results."""
     frame = next(s for s in LOWERING if s.name == "output_buffers").run(frame, log)
     return replace(frame, outputs=replace(frame.outputs, home=dict[Value, int]()))
 

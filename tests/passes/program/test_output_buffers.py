@@ -154,7 +154,7 @@ def test_nothing_is_written_when_one_position_is_out_of_range(count: int) -> Non
 
 
 def test_what_one_kernel_makes_another_changes_in_place() -> None:
-    """A base that nobody else needs gets no memory of its own; one that is read later keeps its values."""
+    """A base without other readers gets no separate memory; one that is read later keeps its values."""
 
     def embedding_gradient(g: Any, i: Any) -> Any:
         return tracecomp.zeros(50, 3).index_add(0, i, g)

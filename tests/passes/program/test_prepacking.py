@@ -1,4 +1,5 @@
-"""What calls keep of weights (packed panels, transformed windows) never outlives a change of the weights."""
+"""Values derived from weights and kept between calls (packed panels, transformed windows) follow every change of the
+weights."""
 
 from __future__ import annotations
 
@@ -286,7 +287,8 @@ def test_a_weight_that_is_written_by_the_call_itself() -> None:
 
 
 def test_what_follows_from_constants_alone_is_made_by_every_call() -> None:
-    """Random training program 1000237: no input said that it was to be made: native calls read what was not there."""
+    """Random training program 1000237: native calls read a value that depends on constants alone and that no input
+    required."""
     net = nn.Linear(4, 4)
 
     def f(x: tc.Tensor) -> tc.Tensor:
@@ -316,7 +318,7 @@ def test_an_index_that_fails_does_not_leave_a_false_preparation() -> None:
 
 
 def frozen(compiled: Compiled) -> list[tc.Tensor]:
-    """What the only plan's preparation reads."""
+    """Return the values that the only plan's preparation reads."""
     (entry,) = compiled.entries
     assert isinstance(entry.plan, Plan)
     return entry.plan.frozen

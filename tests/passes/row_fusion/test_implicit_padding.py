@@ -1,4 +1,4 @@
-"""Padding that no kernel stores: terms that it makes zero are left out, and nothing beside the image is read."""
+"""Padding that no kernel stores: zero terms are left out, and no kernel reads outside of the image."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def kernels(program: Program) -> set[str]:
 
 
 def depthwise(kernel: int, stride: int, dilation: int) -> Function:
-    """Of an image that lies channels last; the result does, too."""
+    """A convolution of an image in channels-last layout; the result has this layout, too."""
 
     def fn(x: Any, w: Any) -> Any:
         options = {"stride": stride, "padding": dilation * (kernel // 2), "dilation": dilation, "groups": w.shape[0]}

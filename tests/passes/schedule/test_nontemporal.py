@@ -65,7 +65,7 @@ def copying(rows: int, columns: int, dtype: DType, stream: Stream = "always") ->
 
 
 def transposing(rows: int, columns: int, height: int, width: int, dtype: DType) -> Program:
-    """Tiles of ``height`` along what is written, lanes along what is read."""
+    """Return tiles of ``height`` along the output's rows, with lanes along the input's."""
     x, y = (Buffer(name, dtype, rows * columns) for name in "xy")
     i, j, t, v = Var("i", rows // height), Var("j", columns // width), Var("t", height), Var("v", width)
     row, column = index(i) * height + index(t), index(j) * width + index(v)

@@ -106,7 +106,7 @@ def test_transposes_that_interleave(shape: tuple[int, ...], dims: tuple[int, ...
 
 @pytest.mark.parametrize("stride", [1, 2, 3])
 def test_large_depthwise_convolutions(stride: int) -> None:
-    """Padded in blocks, whose windows may lie apart."""
+    """Padded in blocks, whose windows may be strided."""
     x, w = normal(8, 96, 29, 28), normal(96, 1, 3, 3, seed=1)
     found = compiled(lambda x, w: F.conv2d(x, w, stride=stride, padding=1, groups=96), x, w).numpy()
     want = by_numpy(F.conv2d)(x, w, stride=stride, padding=1, groups=96).numpy()
@@ -134,7 +134,7 @@ def test_large_depthwise_convolutions(stride: int) -> None:
 def test_padding_that_windows_mask(
     shape: tuple[int, ...], per_group: int, kernel: tuple[int, ...], padding: tuple[int, ...], stride: int, dtype: Any
 ) -> None:
-    """Forward, and the gradient of the image, where every channel has filters of its own."""
+    """Check the forward pass and the gradient of the image, where every channel has separate filters."""
     groups = shape[1]
     x = normal(*shape).to(dtype)
     w = normal(groups * per_group, 1, *kernel, seed=1).to(dtype)

@@ -123,7 +123,7 @@ def test_the_number_of_images_does_not_show() -> None:
 
 
 def test_blocks_of_tiles_are_no_blocks_of_rows() -> None:
-    """What reads few channels row by row does not change how they are computed."""
+    """A kernel that reads few channels row by row does not change the bits."""
     graph = Graph("two")
     x = graph.add_input(TensorType(float32, (8, 34, 34, 16)), "x")
     weight, mixed = (graph.add_input(TensorType(float32, s), "w") for s in ((40, 16, 3, 3), (40, 16)))
@@ -140,7 +140,7 @@ GRADIENTS: list[Sizes] = [
     (2, 32, 12, 14, 32), (1, 33, 14, 20, 70), (3, 40, 13, 15, 64), (1, 160, 18, 18, 96), (5, 16, 16, 16, 16),
     (1, 65, 44, 46, 20), (2, 24, 41, 46, 40),
 ]  # fmt: skip
-"""Beside what ``SIZES`` have: several parts, runs of channels, rests of both."""
+"""In addition to ``SIZES``: several parts, runs of channels, remainders of both."""
 
 
 def gradient_of(sizes: Sizes, dtype: DType = float32, first: bool = False, kernel: int = 3, step: int = 1) -> Graph:
@@ -208,7 +208,7 @@ def test_blocks_and_threads_do_not_show_in_weight_gradients(sizes: Sizes, first:
 
 @pytest.mark.parametrize("first", [False, True])
 def test_totals_of_one_part_are_transformed_back_in_cache(first: bool) -> None:
-    """In the block that has summed them, with lanes along that axis of the result whose elements lie nearest."""
+    """In the block that has summed them, with lanes along that axis of the result with the smallest stride."""
     sizes = (1, 130, 14, 14, 140)
     graph, arrays = gradient_of(sizes, first=first), gradient_operands(sizes, np.float32, first)
     built, executable = compile_graph(graph)
@@ -223,7 +223,7 @@ def test_totals_of_one_part_are_transformed_back_in_cache(first: bool) -> None:
 
 
 def test_lanes_of_weight_gradients_are_well_filled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three channels are no lanes, however near each other their results lie."""
+    """Three channels do not fill the lanes, even if their results are contiguous."""
     sizes = (1, 3, 12, 12, 32)
     monkeypatch.setattr(selection, "speed", lambda *_: 2.0)
     graph, arrays = gradient_of(sizes, first=True), gradient_operands(sizes, np.float32, first=True)

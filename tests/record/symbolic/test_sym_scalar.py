@@ -225,7 +225,7 @@ def test_an_error_in_the_middle_leaves_plain_numbers() -> None:
 def test_nothing_is_compiled_for_a_float_that_is_followed_from_the_second_call_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    background.finish()  # what other tests have left to the second thread makes plans, too
+    background.finish()  # work that other tests left to the background thread makes plans, too
     made = []
     make = Plan.__init__
     monkeypatch.setattr(Plan, "__init__", lambda *args: (made.append(args), make(*args))[1])

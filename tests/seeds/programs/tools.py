@@ -1,4 +1,4 @@
-"""What the documents say about looking at programs, plotting, and compiling."""
+"""Examples of the documents about inspecting programs, plotting, and compiling."""
 
 import runpy
 import sys

@@ -32,7 +32,7 @@ from tracecomp.utils.data import (
     random_split,
 )
 
-# Where there are fewer processors than workers, a loader warns.
+# A loader warns if there are fewer processors than workers.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 

@@ -1,4 +1,4 @@
-"""Chains of steps over items beside PyTorch's: items, lengths, refusals, and what loaders' workers see."""
+"""Chains of steps over items compared with PyTorch's: items, lengths, errors, and the view of loaders' workers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tracecomp.utils.data.datapipes.iter import IterableWrapper
 
 torch = pytest.importorskip("torch")
 Make = Callable[[Any, Any], Any]
-# Where there are fewer processors than workers, a loader warns.
+# A loader warns if there are fewer processors than workers.
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create")
 
 
@@ -100,4 +100,4 @@ def test_names_are_taken_once() -> None:
         data = t.utils.data
         with pytest.raises(Exception, match="already taken"):
             data.functional_datapipe("map")(type("Mine", (data.IterDataPipe,), {}))
-        assert data.functional_datapipe("mine")(int) is int  # what is no step stays what it is
+        assert data.functional_datapipe("mine")(int) is int  # an argument that is not a step is returned unchanged

@@ -1,4 +1,4 @@
-"""What other libraries read and write of ``DataLoader`` and derive from: names that PyTorch has."""
+"""Names of PyTorch's ``DataLoader`` that other libraries read, write and derive from."""
 
 from __future__ import annotations
 

@@ -124,8 +124,12 @@ class CallGuards:
             a.need(a.let(f"icmp ne ptr {found}, null"), "no")
             a.store("ptr", found, "%record", header("modes"))
         modes = a.load("ptr", "%record", header("modes"))
-        with self._unless_unchanged(a, modes, "%record", header("modes_version")):
-            self._check_each_mode(a, modes)
+        if self.python.versions:
+            with self._unless_unchanged(a, modes, "%record", header("modes_version")):
+                self._check_each_mode(a, modes)
+        else:
+            with self._unless_known(a, modes):
+                self._check_each_mode(a, modes)
 
     @contextmanager
     def _unless_unchanged(self, a: Assembler, mapping: str, at: str, offset: int) -> Iterator[None]:
@@ -141,6 +145,21 @@ class CallGuards:
         with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
             yield
             a.store("i64", version, at, offset)
+
+    @contextmanager
+    def _unless_known(self, a: Assembler, modes: str) -> Iterator[None]:
+        """Skip lookups in the dictionary of modes if it is the recorded one, and its words are unchanged."""
+        words, look, done = (a.name(n) for n in ("words", "look", "known"))
+        a.choose(a.same(modes, a.load("ptr", "%record", header("modes_version"))), words, look)
+        a.block(words)
+        with self._table(a, "modes_words") as r:
+            owner, offset = self._word(a, "modes_words", r, "object"), self._word(a, "modes_words", r, "offset", "i64")
+            a.need(a.same(a.load("ptr", owner, offset), self._word(a, "modes_words", r, "value")), look)
+        a.go(done)
+        a.block(look)
+        yield
+        a.go(done)
+        a.block(done)
 
     def _check_each_mode(self, a: Assembler, modes: str) -> None:
         with self._table(a, "modes") as r:

@@ -16,6 +16,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "fields": ("object", "offset", "value"),
     "elements": ("list", "offset", "value"),
     "modes": ("key", "value", "default"),
+    "modes_words": ("object", "offset", "value"),
     "items": ("mapping", "key", "value"),
     "hosts": ("owner", "key", "attribute", "number"),
     "sources": (
@@ -46,6 +47,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 * ``names``: entries of dictionaries, with the dictionary's version at the last check.
 * ``fields``: words of objects, such as a dictionary's version or a list's length, which is checked before its
   ``elements``.
+* ``modes_words``: words of the dictionary of modes of the thread that prepared the call, if CPython keeps no versions.
 * ``sources``: a tensor that the call reads, by kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object).
   ``requires_grad`` is 0, 1, or 2 for either. ``exclusive`` requires that there is no other reference. ``place`` is the
   required address of its memory (0: any; any too if ``owned`` is set and it owns its memory).
@@ -71,7 +73,8 @@ HEADER = (
 * ``finish``: builds the return value from their tuple, if it is not null.
 * ``prepared``: the address of the byte that marks the preparation as valid, null if there is none.
 * ``thread_version``, ``modes``: the version and value of the last caller's thread dictionary.
-* ``modes_version``: the version of the modes that fitted last. Versions are unique among all dictionaries."""
+* ``modes_version``: the version of the modes that fitted last. Versions are unique among all dictionaries. If CPython
+  keeps no versions, the dictionary that ``modes_words`` describe."""
 
 ARGUMENT, OBJECT, GRADIENT = 0, 1, 2
 """Kinds of ``sources``."""

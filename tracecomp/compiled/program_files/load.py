@@ -142,8 +142,8 @@ class _GraphFile(Container):
     ) -> dict[int, int]:
         """Outputs over inputs, as the header says; ProgramError unless all it says goes with the graph.
 
-        ``before`` is the number of sizes that are inputs before those of the path. Numbers that follow from open sizes
-        are not compared.
+        ``before`` is the number of sizes that are inputs before those of the path. Numbers that follow from dynamic
+        sizes are not compared.
         """
         inputs = [i.value.type for i in graph.inputs if i.role != "constant"]
         kinds = [(o.value.dtype.numpy, o.value.shape) for o in graph.outputs]
@@ -182,7 +182,7 @@ FAULTS = (
 
 
 def _shape(told: Sequence[Any]) -> tuple[int, ...] | None:
-    """A shape; None of one with numbers that follow from open sizes."""
+    """A shape; None of one with numbers that follow from dynamic sizes."""
     return tuple(told) if all(type(n) is int for n in told) else None
 
 

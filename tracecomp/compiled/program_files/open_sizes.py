@@ -29,7 +29,7 @@ _ROUNDS = 6
 
 @dataclass(frozen=True)
 class LeftOpen:
-    """The open sizes of a path: their names, by leaf and axis, and the range of each."""
+    """The dynamic sizes of a path: their names, by leaf and axis, and the range of each."""
 
     names: Mapping[SizeSource, str]
     ranges: Mapping[str, tuple[int, int]]
@@ -37,7 +37,7 @@ class LeftOpen:
     def _name(self, same: Sequence[SizeSource]) -> str:
         found = [self.names[source] for source in same if source in self.names]
         if not found or same[0].holder[0] != "argument":
-            raise NotSized("a size varies that does not come from an argument")
+            raise NotSized("a dynamic size does not come from an argument")
         return found[0]
 
     def box(self, sizes: Sizes) -> Box:
@@ -82,7 +82,7 @@ class Served:
     recording: Recording
     sized: bool
     at: Mapping[str, int]
-    args: tuple[Any, ...]
+    args: tuple[object, ...]
 
     def serves(self, sizes: Mapping[str, int], left_open: LeftOpen) -> bool:
         """Whether calls with these sizes are among its own."""

@@ -353,7 +353,7 @@ class _Path:
             if target.kind == "argument":
                 self.overwrites.append(self._argument[target.ref])
                 if number not in in_place:
-                    raise self.refusal("overwrites an argument and has several paths or open sizes")
+                    raise self.refusal("overwrites an argument and has several paths or dynamic sizes")
             elif target.kind == "state":
                 name = self.file.tensor(target.ref, self.recording.graph.outputs[number].name)
                 self.file.written.add(name)
@@ -415,7 +415,7 @@ class _Path:
         """Steps from the array of a result of dynamic sizes to the result."""
         unknown = [op.name for op, _ in steps if op.name not in VIEWS]
         if unknown:
-            raise self.refusal(f"returns a view by {unknown[0]} of open sizes")
+            raise self.refusal(f"returns a view made by {unknown[0]}, which does not support dynamic sizes")
         return [(op.name, {key: told_number(value) for key, value in attrs.items()}) for op, attrs in steps]
 
     def _given(self, r: Given) -> tuple[str, Any]:

@@ -239,8 +239,8 @@ def _check(param: Parameter, name: str) -> None:
     if isinstance(param, ShardedParameter) or param.__dict__.get("_sharded"):
         raise RuntimeError(
             at_user_line(
-                f"{name} belongs to a module inside that fully_shard was called for: call it only for a module that "
-                "holds all places of a shared parameter"
+                f"{name} is already sharded by fully_shard() on an inner module. Call fully_shard() on a module that "
+                "contains every module using this parameter"
             )
         )
 

@@ -111,7 +111,7 @@ def _memory_for(x: Tensor, offset: int, extent: int) -> tuple[Tensor, int]:
                 "Pass the whole tensor as an argument",
             )
     raise RuntimeError(
-        f"as_strided: {extent} elements from offset {offset} on are not in dense memory of a tensor of shape "
+        f"as_strided: {extent} elements at offset {offset} are outside of the dense memory of a tensor of shape "
         f"{list(owner(x)[0].shape)}"
     )
 
@@ -207,7 +207,7 @@ def resize__(input: Tensor, *sizes: Sizes, memory_format: MemoryFormat = None) -
         raise RuntimeError("cannot resize variables that require grad")
     count = math.prod(shape)
     if any(n < 0 for n in shape) or count * input.itemsize >= 2**63:
-        raise RuntimeError(f"resize_: no memory has the shape {list(shape)} of {input.dtype}")
+        raise RuntimeError(f"resize_: shape {list(shape)} of {input.dtype} is negative or exceeds the address space")
     if shape == tuple(input.shape) and memory_format is None:
         return input
     order = order_of(memory_format or contiguous_format, len(shape))

@@ -63,7 +63,7 @@ class ProxyTorchDispatchMode(TorchDispatchMode):
         return self.graph.get_attr(name)
 
     def __torch_dispatch__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+        self, func: Any, types: Any, args: tuple[object, ...] = (), kwargs: dict[str, object] | None = None
     ) -> Any:
         if func in self._decompositions:
             with self:

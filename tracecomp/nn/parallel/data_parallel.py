@@ -22,7 +22,7 @@ class DataParallel(Module):
 
 def data_parallel(
     module: Module, inputs: object, device_ids: object = None, output_device: object = None, dim: int = 0,
-    module_kwargs: dict[str, Any] | None = None,
+    module_kwargs: dict[str, object] | None = None,
 ) -> Any:  # fmt: skip
     """``module(*inputs, **module_kwargs)``, on the single device."""
     return module(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))

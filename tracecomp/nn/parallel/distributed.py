@@ -146,7 +146,7 @@ class DistributedDataParallel(Module, Joinable):
                 raise ValueError(
                     at_user_line(
                         f"DistributedDataParallel(shards=...): {name or 'the module'} is a {type(child).__name__}, "
-                        "whose running statistics would be those of some shards; use "
+                        "whose running statistics would depend on the number of processes. Use "
                         "SyncBatchNorm.convert_sync_batchnorm"
                     )
                 )
@@ -246,7 +246,7 @@ class DistributedDataParallel(Module, Joinable):
     def join_hook(self, **kwargs: Any) -> JoinHook:
         """This model's part in a ``Join`` block; ``divide_by_initial_world_size`` as in ``join``."""
         if self._reducer is None:
-            raise RuntimeError(at_user_line("join() does not go with shards: global batches have one size"))
+            raise RuntimeError(at_user_line("join() is not supported with shards: global batches have one size"))
         self._by_initial = bool(kwargs.get("divide_by_initial_world_size", True))
         return _Answers(self)
 
@@ -293,7 +293,7 @@ class DistributedDataParallel(Module, Joinable):
         processes; ``mean(loss)`` is its value.
         """
         if self._plan is None:
-            raise RuntimeError(at_user_line("shard(): the model was made without shards=..."))
+            raise RuntimeError(at_user_line("shard(): the model was created without shards=..."))
         found = self._plan.cut(tensors)
         return found[0] if len(found) == 1 else tuple(found)
 
@@ -323,7 +323,7 @@ class DistributedDataParallel(Module, Joinable):
     def register_comm_hook(self, state: object, hook: Hook) -> None:
         """Let ``hook(state, bucket)`` combine gradients; its future holds the bucket's new gradients."""
         if self._reducer is None:
-            raise RuntimeError(at_user_line("register_comm_hook() does not go with shards"))
+            raise RuntimeError(at_user_line("register_comm_hook() is not supported with shards"))
         if not callable(hook):
             raise TypeError("Communication hook must be callable.")
         if self._reducer.hook is not None:

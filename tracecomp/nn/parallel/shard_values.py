@@ -137,7 +137,7 @@ class Shards:
             raise AttributeError(name)
         if name in ("tolist", "numpy") and not self.uniform:
             raise RuntimeError(
-                at_user_line(f"{name}() of shards: each shard has other values. Use item() of a scalar, their mean")
+                at_user_line(f"{name}() of shards: their values differ. Use item() of a scalar: the mean over shards")
             )
         first = getattr(self.parts[0], name)
         if callable(first) and not isinstance(first, type):
@@ -237,7 +237,9 @@ def seen(value: object, i: int, context: Context) -> Any:
     """``value`` with the ``i``-th shard's tensors."""
     if isinstance(value, Shards):
         if value.context.plan is not context.plan:
-            raise RuntimeError(at_user_line("shards of two models meet: create both models with TRACECOMP_SHARDS"))
+            raise RuntimeError(
+                at_user_line("an operator combines shards of two models. Create both with TRACECOMP_SHARDS")
+            )
         return value.parts[i]
     if isinstance(value, Tensor):
         return context.view(value, i)
@@ -262,5 +264,7 @@ def together(values: list[Any], context: Context) -> Any:
     if isinstance(first, list | tuple) and type(first) in (list, tuple):
         return type(first)(together(list(row), context) for row in zip(*values, strict=True))
     if any(v != first for v in values[1:]):
-        raise RuntimeError(at_user_line(f"shards give different values, {first!r} and others: they take one way only"))
+        raise RuntimeError(
+            at_user_line(f"shards give different values, {first!r} and others, but all of them must take one branch")
+        )
     return first

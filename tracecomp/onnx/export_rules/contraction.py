@@ -29,7 +29,7 @@ def _by_matrices(e: Emitter, node: Node, a: str, b: str) -> str:
     operands, out = node.attrs["spec"].split("->")
     left, right = operands.split(",")
     if any(len({*word}) < len(word) for word in (left, right, out)):
-        raise UnsupportedError(f"Einsum ({node.attrs['spec']}) needs operators of version 12, not {e.version}")
+        raise UnsupportedError(f"Einsum ({node.attrs['spec']}) needs opset 12, not {e.version}")
     sizes = {
         c: n for word, v in zip((left, right), node.inputs, strict=True) for c, n in zip(word, v.shape, strict=True)
     }

@@ -70,7 +70,7 @@ def number_of(dtype: Any) -> int:
 
 
 def shown(shape: Sequence[Any]) -> list[int | str]:
-    """A shape as models say it: open sizes by name."""
+    """A shape as models say it: dynamic sizes by name."""
     return [str(n) if isinstance(n, Size) else n for n in shape]
 
 
@@ -231,7 +231,7 @@ class Emitter:
         return self._constants[key]
 
     def ints(self, *values: int | Size) -> str:
-        """A vector of numbers, which may follow from open sizes."""
+        """A vector of numbers, which may follow from dynamic sizes."""
         if not any(isinstance(v, Size) for v in values):
             return self.constant([*values], np.int64)
         if values not in self._sizes:
@@ -240,7 +240,7 @@ class Emitter:
         return self._sizes[values]
 
     def scalar(self, value: Size | Reciprocal, dtype: object) -> str:
-        """A number that follows from open sizes, without dimensions."""
+        """A number that follows from dynamic sizes, without dimensions."""
         size = value.size if isinstance(value, Reciprocal) else value
         whole = self.node("Squeeze", [self.ints(size)])
         found = self.node("Cast", [whole], to=number_of(dtype))

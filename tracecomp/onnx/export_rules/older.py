@@ -47,7 +47,7 @@ def _part_of_shape(e: Writer, op: str, inputs: Sequence[str], attrs: Attributes)
 def _no_zeros(e: Writer, op: str, inputs: Sequence[str], attrs: Attributes) -> Spelled:
     """Replace sizes of 0, which denote those of the operand."""
     if 0 in e.held.get(inputs[1], ()):
-        raise UnsupportedError(f"arrays without elements need operators of version 14, not {e.version}")
+        raise UnsupportedError(f"arrays without elements need opset 14, not {e.version}")
     return op, inputs, {k: v for k, v in attrs.items() if k != "allowzero"}
 
 
@@ -55,9 +55,7 @@ def _scattered(e: Writer, op: str, inputs: Sequence[str], attrs: Attributes) -> 
     """Elements were written only; then added and multiplied, too."""
     how = attrs.get("reduction", "none")
     if how != "none" and (e.version < 16 or how in ("max", "min")):
-        raise UnsupportedError(
-            f"ScatterElements ({how}) needs operators of version {16 if how in ('add', 'mul') else 18}"
-        )
+        raise UnsupportedError(f"ScatterElements ({how}) needs opset {16 if how in ('add', 'mul') else 18}")
     return op, inputs, attrs
 
 
@@ -72,7 +70,7 @@ def _equal_parts(e: Writer, op: str, inputs: Sequence[str], attrs: Attributes) -
 
 
 def _absent(e: Writer, op: str, inputs: Sequence[str], attrs: Attributes) -> Spelled:
-    raise UnsupportedError(f"{op} needs operators of version {OLDER[op][0]}, not {e.version}")
+    raise UnsupportedError(f"{op} needs opset {OLDER[op][0]}, not {e.version}")
 
 
 OLDER: dict[str, tuple[int, Spelling]] = {

@@ -157,10 +157,10 @@ def check_tiles(tiles: TileSchedule, chosen: TileSchedule, nest: BilinearNest, r
         (bool(tiles.window) and tiles.tile != chosen.tile, "window needs the default tile"),
         (
             tiles.pack != "no" and not (one_panel and shared),
-            "pack must be no: the rows of a tile read different vectors",
+            "set pack to no: the rows of a tile read different vectors",
         ),
         # Packed padding is added, which decides bits where a weight is infinite.
-        (tiles.transposed > 0 and tiles.pack != "no", "panels are packed in lane order: transposed must be 0"),
+        (tiles.transposed > 0 and tiles.pack != "no", "set transposed to 0: panels are packed in lane order"),
         (nest.padded and (tiles.pack == "no") != (chosen.pack == "no"), PADDING),
     )
 
@@ -185,15 +185,18 @@ def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNes
         (schedule.written_out and schedule.tile is None, "written_out needs rows"),
         (
             schedule.transposed > 0 and schedule.written_out,
-            "transposed needs written_out no: it needs a loop over terms",
+            "set written_out to no: transposed needs a loop over terms",
         ),
         (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars must be in block_vars"),
         (not set(schedule.block_vars) <= beside, "block_vars must differ from the tile's variables"),
         # Totals between k-blocks are kept for a block's variables; without k-blocks there are none.
         (bool(schedule.block_vars) and schedule.k_blocks is None, "block_vars needs k_blocks"),
         # A block's own panel must be the only one that its tiles read.
-        (by_block and (bool(nest.outside) or moved != others), "blocks share panels: pack must be once"),
-        (schedule.by_rows and (by_block or schedule.k_blocks is not None), "by_rows excludes pack block and k_blocks"),
+        (by_block and (bool(nest.outside) or moved != others), "set pack to once: blocks share panels"),
+        (
+            schedule.by_rows and (by_block or schedule.k_blocks is not None),
+            "by_rows cannot be combined with pack block or k_blocks",
+        ),
     )
 
 

@@ -131,10 +131,10 @@ def parse_records(text: str) -> list[Written]:
             continue
         name, _, value = plain.strip().partition(" ")
         if not found or not value.strip():
-            raise ScheduleError(f"line {number} of a schedule is neither a title nor a field and its value: {line!r}")
+            raise ScheduleError(f"schedule, line {number}: expected a title, or a field and its value, got {line!r}")
         # The later one would silently win.
         if name in found[-1][1]:
-            raise ScheduleError(f"line {number} of a schedule gives {name} a second time")
+            raise ScheduleError(f"schedule, line {number}: {name} is set twice")
         found[-1][1][name] = value.strip()
     return [Written(title, values) for title, values in found]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from tracecomp.autograd.function import tensors_within
 from tracecomp.base.capture_guide import BreakReason, Section
@@ -54,6 +54,18 @@ def history_of(roots: Sequence[TensorBase]) -> set[Node]:
     return found
 
 
+def edges_from(root: tuple[Node, int], stop: Collection[tuple[Node, int]]) -> set[tuple[Node, int]]:
+    """The edges on the ways from ``root``, which end at ``stop``."""
+    found: set[tuple[Node, int]] = set()
+    stack = [root]
+    while stack:
+        edge = stack.pop()
+        if edge not in found:
+            found.add(edge)
+            stack.extend(e for e in edge[0].edges if e is not None and edge not in stop)
+    return found
+
+
 def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> BreakReason | None:
     """Says so when tensors live on outside the call, other than what ``kept`` leads to."""
     recorder.forget()
@@ -68,6 +80,6 @@ def new_state(recorder: Recorder, kept: Sequence[Tensor]) -> BreakReason | None:
         recorder.refusals.blame(line)
     lines = sorted({"a line of the library" if s is None else str(s) for s, _ in alive()})
     return BreakReason(
-        f"stores new tensors outside of the call, made at {', '.join(lines)}", Section.STATE,
+        f"stores new tensors outside of the call, created at {', '.join(lines)}", Section.STATE,
         "Return them, or write into existing tensors in place (copy_, add_)",
     )  # fmt: skip

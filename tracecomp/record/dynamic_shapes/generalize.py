@@ -61,7 +61,7 @@ def sized(first: Recording, second: Recording) -> Sized:
     values = _values(first, second, sizes)
     for held, n in zip(sizes.conditions.ranges, values, strict=True):
         if not held.holds(n):
-            raise NotSized(f"{held.fixed_at} needs the size itself" if held.fixed_at else BY_SIZE)
+            raise NotSized(f"{held.fixed_at} needs a concrete size" if held.fixed_at else BY_SIZE)
     if not sizes.conditions.holds(values):
         raise NotSized(BY_SIZE)
     _check_alike(first, second, values)
@@ -91,7 +91,7 @@ def _values(first: Recording, second: Recording, sizes: Sizes) -> tuple[int, ...
             raise NotSized("an argument's number of dimensions changed")
         for axis, (a, b) in enumerate(zip(before[holder], after[holder], strict=True)):
             if a != b and SizeSource(holder, axis) not in axes:
-                raise NotSized("a size that is not dynamic differs")
+                raise NotSized("a static size differs")
     # Axes that were one size in the second recording have to be one in the first: else they are two unknowns.
     values = [{before[source.holder][source.axis] for source in same} for same in sizes.sources]
     if any(len(found) > 1 for found in values):
@@ -152,7 +152,7 @@ def _shown_split(split: Split | None) -> Any:
     if split is None:
         return None
     saved = [b if isinstance(b, int) else _bound(b) for b in split.saved if isinstance(b, int) or b.kind != "size"]
-    return saved, [(_bound(b), n) for b, n in split.wanted], split.roots
+    return saved, [(_bound(b), n) for b, n in split.wanted], split.leading, split.roots
 
 
 def _check_state(recording: Recording, sizes: Sizes) -> None:

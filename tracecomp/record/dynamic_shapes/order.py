@@ -40,7 +40,7 @@ def in_blocks(p: Padding, x: Sym, axes: Sequence[int], name: str) -> bool:
         raise NotSized("the order of a sum depends on its size", sizes)
     varies = any(isinstance(meant[axis], Form) for axis in axes)
     if _is_reordered(x) and not _same_in_any_order(p, meant, axes, varies):
-        raise NotSized("the order of a sum depends on the order of axes in memory", sizes)
+        raise NotSized("the order of a sum depends on the memory layout", sizes)
     if first.stage is None or not varies:
         return False
     if name != "sum" or first.runs > 1 or first.lanes > 1:
@@ -86,7 +86,7 @@ def sum_in_blocks(p: Padding, x: Sym, axis: int) -> Sym:
     length = x.shape[axis]
     blocks = -(-length // (COLUMN_BLOCK // 4))
     if blocks > COLUMN_LONG:
-        raise NotSized("sums of so many blocks are summed in blocks too", set(extent.sizes()))
+        raise NotSized("a sum may be too long for one level of blocks", set(extent.sizes()))
     place = prim.floor_divide(p.places(length), p.block(extent, COLUMN_BLOCK))
     shape = (*x.shape[:axis], blocks, *x.shape[axis + 1 :])
     zeros = prim.full(like=x, value=0.0, shape=shape, dtype=x.dtype)

@@ -95,7 +95,7 @@ class _Comparison:
             if _key(m.attrs[name]) != _key(evaluated(attr, self._values)):
                 raise NotSized(
                     f"{name} of {m.op.name}, at {self._origin[n].source}, is {m.attrs[name]} at one size and "
-                    f"{n.attrs[name]} at another, which does not follow from the size"
+                    f"{n.attrs[name]} at another, which is not a function of the size"
                 )
 
 

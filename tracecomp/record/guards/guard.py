@@ -212,7 +212,7 @@ class SameTensors:
 def tensor_miss(what: str, t: Tensor, dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> str:
     """The difference of a tensor from ``dtype`` and ``shape``."""
     if type(t._data) is MetaArray:
-        return f"{what} has lost its memory"
+        return f"{what} no longer has memory"
     if t._data.shape != shape:
         return f"shape of {what} went from {shape} to {tuple(t._data.shape)}"
     if t._data.dtype != dtype:

@@ -69,7 +69,7 @@ class MemoryGuard:
     def explain(self) -> str:
         """Describe the condition."""
         names = [name for _, name, _, is_written in (*self.given, *self.lasting) if is_written]
-        return f"memory as it was{', nothing shares that of ' + ', '.join(names) if names else ''}"
+        return f"same strides{'; no other tensor shares memory with ' + ', '.join(names) if names else ''}"
 
     def native_row(self, rows: Rows) -> bool:
         if not self.plain:
@@ -103,7 +103,7 @@ class MemoryGuard:
         among = _Spans(given)
         for n, (array, (_, name, _, is_written)) in enumerate(zip(given, self.given, strict=True)):
             if (every if is_written else written).meets(array):
-                return f"{name} shares memory with a captured tensor{'' if is_written else ' that is written'}"
+                return f"{name} shares memory with a captured tensor{'' if is_written else ' that the program writes'}"
             if is_written and among.meets(array, n):
                 return f"{name}, which the program writes, shares memory with another argument or attribute"
         return None

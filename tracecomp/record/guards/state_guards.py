@@ -268,7 +268,7 @@ class ModulesGuard:
 
     def explain(self) -> str:
         kinds = dict.fromkeys(type(m).__name__ for m, _ in self.modules)
-        return f"parts, hooks and options of {len(self.modules)} modules: {', '.join(kinds)}"
+        return f"submodules, hooks and options of {len(self.modules)} modules: {', '.join(kinds)}"
 
     def native_row(self, rows: Rows) -> bool:
         if not rows.entry(vars(module_changes), "epoch", self.epoch):
@@ -312,7 +312,7 @@ class OptimizerGuard:
 
     def check(self, leaves: Leaves) -> str | None:
         if _optimizer_ids(self.optimizer) != self.seen:
-            return f"the state of {type(self.optimizer).__name__} has other tensors"
+            return f"tensors in the state of {type(self.optimizer).__name__} were replaced"
         return None
 
     def explain(self) -> str:
@@ -434,11 +434,11 @@ class SlotsApart:
                 return f"{place.where}, whose .grad, requires_grad or views the program uses, became another tensor"
         tensors = [t for held in self.places for t in held.place.tensors()]
         if sharing([*leaves, *tensors]) != self.same:
-            return "other arguments and attributes are the same tensor"
+            return "different arguments and attributes are the same tensor"
         return None
 
     def explain(self) -> str:
-        return "the same attributes are one tensor"
+        return "the same arguments and attributes refer to one tensor"
 
     def native_row(self, rows: Rows) -> bool:
         return False

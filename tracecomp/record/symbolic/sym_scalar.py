@@ -220,7 +220,7 @@ def replace_left(numbers: list[SymScalar]) -> BreakReason | None:
                         owner[key] = n.value
     lines = sorted({"a line of the library" if n.source is None else str(n.source) for n in left})
     return BreakReason(
-        f"keeps numbers outside of the call that it has read at {', '.join(lines)}", Section.STATE,
+        f"stores numbers outside of the call, read at {', '.join(lines)}", Section.STATE,
         "Return them, or keep them in an attribute",
     )  # fmt: skip
 

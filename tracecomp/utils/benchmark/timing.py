@@ -28,7 +28,7 @@ class Timer:
         if not isinstance(stmt, str):
             raise ValueError("Currently only a `str` stmt is supported.")
         if str(getattr(language, "value", language)).lower() not in ("py", "python", "0"):
-            raise NotImplementedError("Timer: only statements in Python are timed here, there is no C++ compiler")
+            raise NotImplementedError("Timer: only Python statements are supported, not C++")
         if global_setup:
             raise ValueError(
                 f"global_setup is C++ only, got `{global_setup}`. Most likely this code should be in `setup`."
@@ -57,7 +57,7 @@ class Timer:
 
     def collect_callgrind(self, *args: object, **kwargs: object) -> NoReturn:
         raise NotImplementedError(
-            "Timer.collect_callgrind: instructions are not counted here; time with blocked_autorange"
+            "Timer.collect_callgrind(): counting instructions is not supported. Use blocked_autorange()"
         )
 
     def _block(self, min_run_time: float) -> int:

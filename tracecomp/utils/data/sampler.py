@@ -145,7 +145,10 @@ class DistributedSampler(Sampler[int]):
             raise ValueError(f"Invalid rank {self.rank}, rank should be in the interval [0, {self.num_replicas - 1}]")
         self.shuffle, self.seed, self.drop_last, self.epoch = shuffle, seed, drop_last, 0
         if shards is not None and not (self.num_replicas <= shards and shard_size > 0):
-            raise ValueError(f"{shards} shards of {shard_size} indices for {self.num_replicas} processes: not possible")
+            raise ValueError(
+                f"DistributedSampler: expected shard_size > 0 and shards >= num_replicas, got {shard_size}, {shards} "
+                f"and {self.num_replicas}"
+            )
         self.shards, self.shard_size, self._skip = shards, shard_size, 0
 
     @property
