@@ -32,7 +32,7 @@ NOT_RUN = {
     "pip install '.[mpi]'": CI,
     'pip install ".[onnx]"': CI,
     'pip install ".[serve]"': CI,
-    **dict.fromkeys(SERVING, "tests/serve/test_page.py runs it with free ports"),
+    **dict.fromkeys(SERVING, "tests/serve runs it with free ports"),
     "python -m benchmarks run": "takes hours",
     "python -m benchmarks run --classes matmul softmax --engines tracecomp,torch --threads 1 --quick": "takes minutes",
     "python -m benchmarks show results.json": "needs the results of a run; tests/benchmarks tests its parts",
@@ -114,7 +114,9 @@ def in_text(page: str) -> list[str]:
     """Commands of tracecomp in the prose and tables of a page, with operands for the ellipsis."""
     text = without_code_blocks((ROOT / page).read_text())
     spans = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", text)]
-    found = [re.sub(r"^python -m ", "", s) for s in spans if re.match(r"(python -m )?tracecomp (?!torch|demo)\w", s)]
+    found = [
+        re.sub(r"^python -m ", "", s) for s in spans if re.match(r"(python -m )?tracecomp (?!torch|demo|serve)\w", s)
+    ]
     found = [re.sub(r"^(tracecomp \w+) \.\.\.$", r"\1 file.py:f ...", command) for command in found]
     if page == "docs/testing.md":
         return []  # its programs have planted faults and are not in the repository

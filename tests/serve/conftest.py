@@ -36,7 +36,7 @@ class Server:
         found = re.search(r"http://127\.0\.0\.1:(\d+) and grpc://127\.0\.0\.1:(\d+)", self.told)
         assert found, self.told
         self.port, self.grpc_port = int(found[1]), int(found[2])
-        self.process.stdout.readline()  # "ready"
+        self.line = self.process.stdout.readline()  # "ready", or the management port
 
     def stop(self) -> int:
         """Send SIGTERM; the exit code."""

@@ -12,7 +12,7 @@ import pytest
 from tracecomp.serve.batching import Batcher
 from tracecomp.serve.errors import DeadlineExceeded, InvalidRequest, Unavailable
 from tracecomp.serve.frames import Parts
-from tracecomp.serve.process import WorkerDied
+from tracecomp.serve.process import WorkerDied, WorkerHung
 from tracecomp.serve.tensors import TensorData, of_array
 
 
@@ -203,6 +203,38 @@ def test_requests_are_sent_again_alone_when_the_process_dies() -> None:
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert [isinstance(f, Unavailable) for f in found] == [True, False, False]
         assert model.batches == [3, 1, 1, 1]
+
+    running(work)
+
+
+def test_the_request_that_hangs_is_found_alone() -> None:
+    async def work(model: Model, batcher: Batcher) -> None:
+        batcher.pause()
+        model.errors = [WorkerHung("too long"), WorkerHung("too long")]
+        tasks = await submitted(batcher, tensor(1, 0), tensor(1, 1), tensor(1, 2))
+        for _ in range(2):
+            batcher.resume(4)
+            while batcher._ready.is_set():
+                await asyncio.sleep(0)
+        batcher.resume(4)
+        answers = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [isinstance(a, DeadlineExceeded) for a in answers] == [True, False, False]
+        assert model.batches == [3, 1, 1, 1]
+
+    running(work)
+
+
+def test_draining_waits_for_every_answer() -> None:
+    async def work(model: Model, batcher: Batcher) -> None:
+        model.gate.clear()
+        tasks = await submitted(batcher, *[tensor(3, k) for k in range(3)])
+        draining = asyncio.create_task(batcher.drain())
+        await asyncio.sleep(0)
+        assert not draining.done()
+        model.gate.set()
+        await draining
+        assert all(task.done() for task in tasks) and len(model.batches) == 3
+        await batcher.drain()  # nothing is open
 
     running(work)
 

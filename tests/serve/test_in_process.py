@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import threading
 from pathlib import Path
 from typing import Any
@@ -43,6 +45,20 @@ def test_a_model_answers_threads(models: Path) -> None:
     model.close()  # a second time
     with pytest.raises(Unavailable, match="closed"):
         model.infer({"x": np.ones((1, 6), np.float32)})
+
+
+def test_a_hanging_process_is_restarted(models: Path) -> None:
+    x = {"x": np.ones((1, 6), np.float32)}
+    with serve.Model(models / "scaled/3/model.tcp", serve.Settings(max_seconds=0.05)) as model:
+        process = model._version.process
+        assert process.pid is not None
+        stopped = process.pid
+        os.kill(stopped, signal.SIGSTOP)
+        with pytest.raises(DeadlineExceeded, match=r"its limit of 0\.05 s"):
+            model.infer(x)
+        process._settings = serve.Settings(max_seconds=None)
+        assert model.infer(x)["output_0"].tolist() == [[3.0] * 6]
+        assert process.pid != stopped
 
 
 def test_a_file_that_cannot_be_served(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from tracecomp.serve.engine import Engine
 from tracecomp.serve.http import MAX_BODY_BYTES
+from tracecomp.serve.page import PageRoutes
 from tracecomp.serve.repository import Entry, entries
 from tracecomp.serve.settings import Settings
 from tracecomp.serve.torchserve_routes import TorchServeRoutes
@@ -32,7 +33,7 @@ class App:
         self.engine = engine
         self._loop: asyncio.AbstractEventLoop | None = None
         routes = [*V2Routes(engine, max_body_bytes).routes(), *TorchServeRoutes(engine, max_body_bytes).routes()]
-        routes.append(Route("/metrics", self._metrics))
+        routes += [*PageRoutes(engine).routes(), Route("/metrics", self._metrics)]
         self._inner = Starlette(routes=routes, lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

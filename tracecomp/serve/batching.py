@@ -14,7 +14,7 @@ from itertools import count
 
 from tracecomp.serve.errors import DeadlineExceeded, ServeError, Unavailable
 from tracecomp.serve.frames import Parts
-from tracecomp.serve.process import WorkerDied
+from tracecomp.serve.process import WorkerDied, WorkerHung
 from tracecomp.serve.tensors import TensorData
 
 Run = Callable[[Parts, Sequence[str]], Awaitable[list[TensorData]]]
@@ -73,6 +73,9 @@ class Batcher:
         self._numbers = count()
         self._arrived = asyncio.Event()
         self._ready = asyncio.Event()
+        self._open = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -85,6 +88,10 @@ class Batcher:
             self._task.cancel()
             await asyncio.wait([self._task])
         self.refuse(_STOPPING)
+
+    async def drain(self) -> None:
+        """Wait until every request that has arrived is answered."""
+        await self._idle.wait()
 
     def resume(self, max_rows: int) -> None:
         """The model is ready."""
@@ -120,6 +127,8 @@ class Batcher:
             priority or LOWEST_PRIORITY, next(self._numbers), inputs, wanted, now + timeout if timeout else None, now,
             loop.create_future(), nbytes,
         )  # fmt: skip
+        self._open += 1
+        self._idle.clear()
         self._push(item)
         alarm = loop.call_at(item.deadline, item.fail, _late()) if item.deadline is not None else None
         try:
@@ -129,6 +138,9 @@ class Batcher:
                 alarm.cancel()
             if item.queued:
                 self._leave(item)
+            self._open -= 1
+            if not self._open:
+                self._idle.set()
 
     # ---- the queue
 
@@ -222,6 +234,12 @@ class Batcher:
             raise
         except WorkerDied:
             self._again(batch)
+        except WorkerHung as error:
+            self.pause()
+            if len(batch) == 1:
+                batch[0].fail(DeadlineExceeded(str(error)))
+            else:
+                self._again(batch)
         except ServeError as error:
             if len(batch) == 1:
                 batch[0].fail(error)
@@ -236,7 +254,7 @@ class Batcher:
                 self._computed(sum(item.rows for item in batch), waited, loop.time() - start)
 
     def _again(self, batch: Sequence[Waiting]) -> None:
-        """The process died: each request is sent once more, alone, because one of them may be the cause."""
+        """The process has ended: each request is sent once more, alone, because one of them may be the cause."""
         self.pause()
         for item in batch:
             if item.retried:

@@ -20,6 +20,10 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument("--grpc-port", type=int, default=8001, help="port of gRPC, 0 for any (default: %(default)s)")
     parser.add_argument("--no-grpc", action="store_true", help="serve HTTP only")
     parser.add_argument(
+        "--management-port", type=int, metavar="PORT", help="open a port on 127.0.0.1 to load and unload models"
+    )
+    parser.add_argument("--allow-code", action="store_true", help="run the Python code of .mar archives")
+    parser.add_argument(
         "--max-body-mb", type=float, default=64, metavar="MB", help="largest request (default: %(default)s)"
     )
     parser.add_argument("--log-requests", action="store_true", help="log each request")
@@ -34,6 +38,7 @@ def run_serve(options: argparse.Namespace) -> int:
         raise TracecompError(f"tracecomp serve needs {error.name}: pip install 'tracecomp[serve]'") from error
     told = server.Options(
         options.models, options.host, options.port, None if options.no_grpc else options.grpc_port,
-        int(options.max_body_mb * 2**20), options.log_requests,
+        int(options.max_body_mb * 2**20), options.log_requests, options.management_port,
+        options.allow_code,
     )  # fmt: skip
     return int(server.run(told))

@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from tracecomp.serve.batching import Batcher
-from tracecomp.serve.errors import NotFound, ServeError, Unavailable
+from tracecomp.serve.errors import InvalidRequest, NotFound, ServeError, Unavailable
 from tracecomp.serve.metrics import Metrics, ModelMetrics
 from tracecomp.serve.process import WorkerProcess
 from tracecomp.serve.repository import Entry, entries
 from tracecomp.serve.signature import Signature
 from tracecomp.serve.tensors import TensorData
+
+_DRAIN_SECONDS = 60
+"""Seconds that an unloaded version has to answer the requests that it has accepted."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,11 @@ class ModelVersion:
     def __init__(self, entry: Entry, metrics: Metrics) -> None:
         self.entry = entry
         self.name, self.version = entry.name, entry.version
-        self._metrics = ModelMetrics(metrics, entry.name, entry.version)
-        self.process = WorkerProcess(entry.path, entry.settings, self._changed, self._metrics.started)
+        self.metrics = ModelMetrics(metrics, entry.name, entry.version)
+        self.process = WorkerProcess(entry, self._changed, self.metrics.started)
         settings = entry.settings
         self.batcher = Batcher(
-            self.process.run, settings.max_delay_ms / 1000, settings.max_queue, self._metrics.computed
+            self.process.run, settings.max_delay_ms / 1000, settings.max_queue, self.metrics.computed
         )
         self._signature: Signature | None = None
         self._settled = asyncio.Event()
@@ -68,6 +72,7 @@ class ModelVersion:
         """End both; waiting requests are refused."""
         await self.batcher.close()
         await self.process.close()
+        self._settled.set()
 
     async def settled(self) -> None:
         """Wait until the model is ready or cannot be loaded."""
@@ -83,7 +88,7 @@ class ModelVersion:
             status = error.status
             raise
         finally:
-            self._metrics.answered(status)
+            self.metrics.answered(status)
         return outputs
 
     async def _submit(self, request: Inference) -> list[TensorData]:
@@ -112,36 +117,90 @@ class Engine:
         self.entries = models
         self.metrics = Metrics()
         self._models: dict[str, dict[str, ModelVersion]] = {}
+        self._defaults: dict[str, str] = {}
+        self._apart: set[ModelVersion] = set()  # processes that take no new requests: loading or draining
 
     @classmethod
-    def of_folder(cls, folder: Path) -> Engine:
+    def of_folder(cls, folder: Path, allow_code: bool = False) -> Engine:
         """The models of a folder. TracecompError describes a folder that cannot be read."""
-        return cls(entries(folder))
+        return cls(entries(folder, allow_code))
 
     async def start(self) -> None:
         """Start a process for each model, without waiting for them."""
         for entry in self.entries:
-            self.add(entry)
+            made = ModelVersion(entry, self.metrics)
+            self._insert(made)
+            made.start()
 
-    def add(self, entry: Entry) -> ModelVersion:
-        """Start a version; it becomes the default one if it is the newest."""
+    async def load(self, entry: Entry) -> ModelVersion:
+        """Start a version, and return it when it answers requests. A loaded version of the same name is replaced.
+
+        The version becomes the default if none is newer. InvalidRequest if it cannot be loaded; then nothing changes.
+        """
         made = ModelVersion(entry, self.metrics)
-        versions = {**self._models.get(entry.name, {}), entry.version: made}
-        self._models[entry.name] = dict(sorted(versions.items(), key=lambda item: item[1].entry.order))
-        made.start()
+        self._apart.add(made)
+        try:
+            made.start()
+            await made.settled()
+            if not made.is_ready:
+                raise InvalidRequest(f"{entry.name}, version {entry.version}: {made.process.failure}")
+            replaced = self._models.get(entry.name, {}).get(entry.version)
+            self._insert(made)
+        except BaseException:
+            await made.close()
+            raise
+        finally:
+            self._apart.discard(made)
+        if replaced is not None:
+            await self._drain(replaced)
         return made
 
-    async def remove(self, name: str, version: str) -> None:
-        """Stop a version; NotFound if it does not exist. Requests that wait for it are refused."""
+    async def unload(self, name: str, version: str = "") -> None:
+        """Stop a version, the default one if none is named, after it has answered its requests.
+
+        The newest remaining version replaces an unloaded default. NotFound if there is no such version.
+        """
         model = self.find(name, version)
-        del self._models[name][version]
-        if not self._models[name]:
-            del self._models[name]
-        await model.close()
+        versions = self._models[name]
+        del versions[model.version]
+        if not versions:
+            del self._models[name], self._defaults[name]
+        elif self._defaults[name] == model.version:
+            self._defaults[name] = [*versions][-1]
+        await self._drain(model)
+
+    def set_default(self, name: str, version: str) -> None:
+        """Let a version answer the requests that name none. NotFound, or InvalidRequest before it is ready."""
+        model = self.find(name, version)
+        if not model.is_ready:
+            raise InvalidRequest(f"{name}, version {version}: {model.process.failure}")
+        self._defaults[name] = version
+
+    def is_default(self, model: ModelVersion) -> bool:
+        """Whether a version answers the requests that name none."""
+        return self._defaults.get(model.name) == model.version
+
+    def _insert(self, made: ModelVersion) -> None:
+        name = made.name
+        versions = {**self._models.get(name, {}), made.version: made}
+        self._models[name] = dict(sorted(versions.items(), key=lambda item: item[1].entry.order))
+        if name not in self._defaults or [*self._models[name]][-1] == made.version:
+            self._defaults[name] = made.version
+
+    async def _drain(self, model: ModelVersion) -> None:
+        """End a version that takes no new requests."""
+        self._apart.add(model)
+        try:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(model.batcher.drain(), _DRAIN_SECONDS)
+        finally:
+            await model.close()
+            self._apart.discard(model)
 
     async def close(self) -> None:
         """Stop all models."""
-        models, self._models = [*self], {}
+        models = [*self, *self._apart]
+        self._models, self._defaults = {}, {}
         await asyncio.gather(*[model.close() for model in models])
 
     async def settled(self) -> None:
@@ -163,10 +222,10 @@ class Engine:
         return all(model.is_ready for model in self)
 
     def find(self, name: str, version: str = "") -> ModelVersion:
-        """A version, the newest one if none is named. NotFound if there is none."""
+        """A version, the default one if none is named. NotFound if there is none."""
         versions = self._models.get(name)
         if not versions:
             raise NotFound(f"there is no model {name!r}")
         if version and version not in versions:
             raise NotFound(f"model {name!r} has no version {version!r}; it has {', '.join(versions)}")
-        return versions[version] if version else [*versions.values()][-1]
+        return versions[version or self._defaults[name]]

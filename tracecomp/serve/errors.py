@@ -15,6 +15,12 @@ class InvalidRequest(ServeError):
     status = 400
 
 
+class Unauthorized(ServeError):
+    """The request lacks the token of the management port."""
+
+    status = 401
+
+
 class NotFound(ServeError):
     """There is no such model or version."""
 

@@ -40,16 +40,22 @@ class ModelMetrics:
 
     def __init__(self, metrics: Metrics, name: str, version: str) -> None:
         self._metrics, self._labels = metrics, (name, version)
+        self.answered_count = self.failed_count = self.start_count = 0
         self._queue, self._compute, self._rows, self._starts = (
             one.labels(*self._labels) for one in (metrics.queue, metrics.compute, metrics.rows, metrics.starts)
         )
 
     def answered(self, status: int) -> None:
         """A request has been answered with an HTTP status."""
+        if status == 200:
+            self.answered_count += 1
+        else:
+            self.failed_count += 1
         self._metrics.requests.labels(*self._labels, str(status)).inc()
 
     def started(self) -> None:
         """The model's process has been started."""
+        self.start_count += 1
         self._starts.inc()
 
     def computed(self, rows: int, waited: Sequence[float], seconds: float) -> None:

@@ -9,11 +9,12 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from tracecomp.serve import frames
 from tracecomp.serve.errors import KINDS, ServeError, Unavailable
-from tracecomp.serve.settings import Settings
+from tracecomp.serve.repository import Entry
 from tracecomp.serve.signature import Signature
 from tracecomp.serve.tensors import TensorData
 
@@ -27,21 +28,24 @@ class WorkerDied(Exception):
     """The worker process ended while it computed. The request may be sent again."""
 
 
+class WorkerHung(Exception):
+    """The worker process exceeded the model's limit of time, and was killed."""
+
+
 class WorkerProcess:
     """One model version's process. While the model is not ready, ``signature`` is None and ``failure`` is the reason.
 
     ``changed`` is called when they change, and ``started`` at each start. If ``is_given_up``, no process will start.
     """
 
-    def __init__(
-        self, path: Path, settings: Settings, changed: Callable[[], None], started: Callable[[], None]
-    ) -> None:
+    def __init__(self, entry: Entry, changed: Callable[[], None], started: Callable[[], None]) -> None:
         self.signature: Signature | None = None
         self.failure = "the model is loading"
         self.is_given_up = False
         self.pid: int | None = None
-        self._path, self._settings, self._changed, self._started = path, settings, changed, started
+        self._entry, self._settings, self._changed, self._started = entry, entry.settings, changed, started
         self._channel: frames.ServerChannel | None = None
+        self._process: asyncio.subprocess.Process | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -56,7 +60,8 @@ class WorkerProcess:
                 await self._keeper
 
     async def run(self, parts: frames.Parts, wanted: Sequence[str]) -> list[TensorData]:
-        """The outputs for a batch. WorkerDied if the process ends meanwhile; ServeError for a failed run.
+        """The outputs for a batch. WorkerDied if the process ends meanwhile; WorkerHung if it takes more than the
+        model's ``max_seconds``; ServeError for a failed run.
 
         Only one call at a time is allowed. A cancelled call would leave its answer to the next one, so callers shield
         it.
@@ -65,9 +70,14 @@ class WorkerProcess:
         if channel is None:
             raise WorkerDied
         try:
-            await channel.send({"wanted": [*wanted]}, parts)
-            header, body = await channel.receive()
+            async with asyncio.timeout(self._settings.max_seconds):
+                await channel.send({"wanted": [*wanted]}, parts)
+                header, body = await channel.receive()
             outputs = [] if "error" in header else frames.unpack(header, body)
+        except TimeoutError:
+            channel.close()
+            self._kill()  # it does not read the connection while it computes
+            raise WorkerHung(f"the model exceeded its limit of {self._settings.max_seconds:g} s") from None
         except OSError:
             raise WorkerDied from None
         except Exception:  # a message that cannot be read ends the process
@@ -90,9 +100,14 @@ class WorkerProcess:
 
     async def _one_life(self) -> tuple[bool, bool]:
         """Run one process until it ends; whether it was ready, and whether the next one would fail in the same way."""
+        with TemporaryDirectory(prefix="tracecomp-serve-") as folder:  # a killed worker cannot remove its files
+            return await self._one_life_in(folder)
+
+    async def _one_life_in(self, folder: str) -> tuple[bool, bool]:
         process, channel = await self._spawn()
         try:
-            await channel.send({"path": str(self._path), "settings": self._settings.to_json()})
+            told = {"path": str(self._entry.path), "settings": self._settings.to_json(), "folder": folder}
+            await channel.send({**told, "allow_code": self._entry.allow_code})
             header, _ = await channel.receive()
             if "error" in header:
                 self.failure = header["error"][1]
@@ -118,8 +133,13 @@ class WorkerProcess:
                 pass_fds=[there.fileno()], env=_environment(),
             )  # fmt: skip
         self._started()
-        self.pid = process.pid
+        self._process, self.pid = process, process.pid
         return process, frames.ServerChannel(here)
+
+    def _kill(self) -> None:
+        if self._process is not None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
 
     def _give_up(self, reason: str) -> None:
         self.is_given_up = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from tracecomp.base.errors import TracecompError
 from tracecomp.serve import settings
 from tracecomp.serve.settings import Settings
 
-SUFFIXES = (".tcp", ".pt2", ".onnx")
-"""Model files: program files, exported programs, ONNX models."""
+SUFFIXES = (".tcp", ".pt2", ".onnx", ".mar")
+"""Model files: program files, exported programs, ONNX models, archives with a handler."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})*")
 
@@ -26,6 +26,7 @@ class Entry:
     version: str
     path: Path
     settings: Settings
+    allow_code: bool = False
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -33,9 +34,10 @@ class Entry:
         return tuple(map(int, self.version.split(".")))
 
 
-def entries(folder: Path) -> list[Entry]:
+def entries(folder: Path, allow_code: bool = False) -> list[Entry]:
     """The models of a folder: ``NAME.onnx``, ``NAME/model.onnx`` and ``NAME/VERSION/model.onnx``, any suffix and stem.
 
+    ``allow_code`` lets archives run their handlers.
     TracecompError names a version twice, a folder with several model files, or settings that do not fit.
     """
     if not folder.is_dir():
@@ -44,7 +46,7 @@ def entries(folder: Path) -> list[Entry]:
     for one, other in pairwise(found):
         if (one.name, one.order) == (other.name, other.order):
             raise TracecompError(f"{one.path} and {other.path} are the same version of {one.name}")
-    return found
+    return [replace(entry, allow_code=allow_code) for entry in found]
 
 
 def _walk(folder: Path) -> Iterator[Entry]:

@@ -4,28 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import secrets
 import signal
 import socket
 import sys
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp as ASGIApplication
 
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.asgi import App
 from tracecomp.serve.engine import Engine
 from tracecomp.serve.grpc_server import make_server
+from tracecomp.serve.management import Management
 
+_TOKEN = "TRACECOMP_SERVE_TOKEN"
+"""The variable of the environment that holds the management token."""
 _STOP_SECONDS = 10
 """Seconds that running requests may take after a signal to stop."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """Addresses and limits of the server. Port 0 is any free port; without a ``grpc_port`` there is only HTTP."""
+    """Addresses and limits of the server. Port 0 is any free port; a port of None is not opened."""
 
     folder: Path
     host: str
@@ -33,20 +39,37 @@ class Options:
     grpc_port: int | None
     max_body_bytes: int
     log_requests: bool
+    management_port: int | None = None
+    allow_code: bool = False
 
 
 def run(options: Options) -> int:
     """Serve until a signal ends the process; the exit code."""
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    engine = Engine.of_folder(options.folder)
-    listener = _listener(options.host, options.port)
-    with listener:
-        asyncio.run(_serve(engine, listener, options))
+    engine = Engine.of_folder(options.folder, options.allow_code)
+    with ExitStack() as open_sockets:
+        listener = open_sockets.enter_context(_listener(options.host, options.port))
+        manager = None
+        if options.management_port is not None:
+            manager = open_sockets.enter_context(_listener("127.0.0.1", options.management_port))
+        asyncio.run(_serve(engine, listener, manager, options))
     return 0
 
 
-async def _serve(engine: Engine, listener: socket.socket, options: Options) -> None:
+def _http(application: ASGIApplication, options: Options) -> Any:
+    server: Any = uvicorn.Server(uvicorn.Config(
+        application, log_level="info" if options.log_requests else "warning", access_log=options.log_requests,
+        lifespan="off", server_header=False, timeout_graceful_shutdown=_STOP_SECONDS, ws="none",
+    ))  # fmt: skip
+    server.capture_signals = nullcontext  # a signal stops all servers together
+    return server
+
+
+async def _serve(engine: Engine, listener: socket.socket, manager: socket.socket | None, options: Options) -> None:
     application = App(engine, options.max_body_bytes)
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
     await application.start()
     addresses = [f"http://{_address(options.host, listener.getsockname()[1])}"]
     remote: Any = None
@@ -54,21 +77,33 @@ async def _serve(engine: Engine, listener: socket.socket, options: Options) -> N
         remote, port = make_server(engine, _address(options.host, options.grpc_port), options.max_body_bytes)
         await remote.start()
         addresses.append(f"grpc://{_address(options.host, port)}")
-    config = uvicorn.Config(
-        application, log_level="info" if options.log_requests else "warning", access_log=options.log_requests,
-        lifespan="on", server_header=False, timeout_graceful_shutdown=_STOP_SECONDS, ws="none",
-    )  # fmt: skip
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _ignore)  # uvicorn drains the server, then sends itself the signal again
-    watching = asyncio.ensure_future(_report(engine))
+    servers = {_http(application, options): listener}
     print(f"serving {_count(engine)} on {' and '.join(addresses)}", flush=True)
+    if manager is not None:
+        servers[_http(_management(engine, manager, options), options)] = manager
+    running = [loop.create_task(server.serve([sock])) for server, sock in servers.items()]
+    watching, stopping = loop.create_task(_report(engine)), loop.create_task(stop.wait())
     try:
-        await uvicorn.Server(config).serve([listener])
-    finally:
+        await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
         watching.cancel()
-        if remote is not None:
-            await remote.stop(_STOP_SECONDS)
+        for server in servers:
+            server.should_exit = True
+        # The models end last: both protocols still answer what they have accepted.
+        await asyncio.gather(*running, *([] if remote is None else [remote.stop(_STOP_SECONDS)]))
+    finally:
+        for task in (watching, stopping):
+            task.cancel()
         await application.close()
+
+
+def _management(engine: Engine, manager: socket.socket, options: Options) -> ASGIApplication:
+    """The application of the management port, whose address and generated token are printed."""
+    token, note = os.environ.get(_TOKEN, ""), f"the token of {_TOKEN}"
+    if not token:
+        token = secrets.token_urlsafe(32)
+        note = f"token {token}"
+    print(f"management on http://127.0.0.1:{manager.getsockname()[1]} with {note}", flush=True)
+    return Management(engine, options.folder, token, options.allow_code).application()
 
 
 async def _report(engine: Engine) -> None:
@@ -81,10 +116,6 @@ async def _report(engine: Engine) -> None:
         elif model.signature.not_batched:
             print(f"{name}: requests are not batched: {model.signature.not_batched}", file=sys.stderr, flush=True)
     print("ready" if engine.is_ready else "the other models are ready", flush=True)
-
-
-def _ignore(number: int, frame: FrameType | None) -> None:
-    pass
 
 
 def _count(engine: Engine) -> str:
@@ -103,6 +134,7 @@ def _listener(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
+        made.listen(2048)  # clients may connect once the addresses are printed
     except OSError as error:
         made.close()
         raise TracecompError(f"cannot listen on {_address(host, port)}: {error.strerror or error}") from None

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from tracecomp.base.errors import TracecompError
 
@@ -17,8 +17,9 @@ class Settings:
 
     ``digest`` is what saving a file of machine code returned. ``max_batch_size`` is the most rows that are computed
     together; 1 or less turns batching off. ``max_delay_ms`` is how long a request may wait for others. ``max_queue`` is
-    the most waiting requests. ``threads`` are those of the worker process; by default all cores. ``shapes`` are sizes
-    for the first runs of inputs with further open sizes.
+    the most waiting requests. ``threads`` are those of the worker process; by default all cores. A process that
+    computes longer than ``max_seconds`` is restarted; None is no limit. ``shapes`` are sizes for the first runs of
+    inputs with further open sizes.
     """
 
     digest: str | None = None
@@ -28,6 +29,7 @@ class Settings:
     max_delay_ms: float = 0.0
     max_queue: int = 1024
     threads: int | None = None
+    max_seconds: Annotated[float, Field(gt=0)] | None = 120.0
     shapes: dict[str, list[int]] = field(default_factory=dict)
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}

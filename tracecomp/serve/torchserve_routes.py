@@ -14,8 +14,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tracecomp.serve.engine import Engine, Inference
+from tracecomp.serve.engine import Engine, Inference, ModelVersion
 from tracecomp.serve.errors import InvalidRequest
+from tracecomp.serve.handlers import PLATFORM, as_tensors
 from tracecomp.serve.http import answering, read_body, while_connected
 from tracecomp.serve.json_tensors import Json, to_numbers, to_tensor
 from tracecomp.serve.signature import Signature, TensorSpec
@@ -43,13 +44,23 @@ class TorchServeRoutes:
 
     async def predict(self, request: Request) -> Response:
         """The model's outputs for one request."""
-        path = request.path_params
-        model = self._engine.find(path["name"], path.get("version", ""))
+        named = request.path_params["name"], request.path_params.get("version", "")
+        self._engine.find(*named)  # an unknown model's body is not read
         body = await read_body(request, self._limit)
+        model = self._engine.find(*named)  # the version may have been replaced meanwhile
+        if model.signature.platform == PLATFORM:
+            return await _handled(request, model, body)
         tensors, single = _inputs(model.signature, _parsed(body))
         outputs = await while_connected(request, model.infer(Inference(tensors)))
         told = {t.name: _nested(t, single) for t in outputs}
         return JSONResponse(next(iter(told.values())) if len(told) == 1 else told)
+
+
+async def _handled(request: Request, model: ModelVersion, body: memoryview) -> Response:
+    """The answer of a handler."""
+    tensors = as_tensors(body, request.headers.get("content-type", ""))
+    content, kind = await while_connected(request, model.infer(Inference(tensors)))
+    return Response(bytes(content.data), media_type=bytes(kind.data).decode())
 
 
 def _parsed(body: memoryview) -> Json:

@@ -63,8 +63,9 @@ class V2Routes:
 
     async def infer(self, request: Request) -> Response:
         """The model's outputs for one request."""
-        model = self._engine.find(*_named(request))
+        self._engine.find(*_named(request))  # an unknown model's body is not read
         body = await read_body(request, self._limit)
+        model = self._engine.find(*_named(request))  # the version may have been replaced meanwhile
         message, inference = read_request(body, _header_length(request))
         outputs = await while_connected(request, model.infer(inference))
         header, buffers = write_response(message, model.name, model.version, outputs)

@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tracecomp import set_num_threads
+from tracecomp.base.errors import TracecompError
 from tracecomp.serve.errors import InvalidRequest, ModelFailed, ServeError, Unavailable
 from tracecomp.serve.frames import Header, WorkerChannel, unpack
+from tracecomp.serve.handlers import SUFFIX, HandlerModel
 from tracecomp.serve.loading import Loaded, load
 from tracecomp.serve.settings import Settings
 from tracecomp.serve.signature import Signature
@@ -52,7 +54,7 @@ def serve(channel: WorkerChannel) -> None:
     """Load the model that the first message names, then answer until the server closes the connection."""
     told, _ = channel.receive()
     try:
-        worker = Worker(Path(told["path"]), Settings(**told["settings"]))
+        worker = _loaded(told)
     except Exception as error:  # a file may fail in any way
         channel.send({"error": ("Unavailable", f"{type(error).__name__}: {error}")})
         return
@@ -62,7 +64,16 @@ def serve(channel: WorkerChannel) -> None:
         _answer(channel, worker, header, body)
 
 
-def _answer(channel: WorkerChannel, worker: Worker, header: Header, body: memoryview) -> None:
+def _loaded(told: Header) -> Worker | HandlerModel:
+    path, settings = Path(told["path"]), Settings(**told["settings"])
+    if path.suffix != SUFFIX:
+        return Worker(path, settings)
+    if not told["allow_code"]:
+        raise TracecompError(f"{path.name} holds Python code; start the server with --allow-code to run it")
+    return HandlerModel(path, settings, Path(told["folder"]))
+
+
+def _answer(channel: WorkerChannel, worker: Worker | HandlerModel, header: Header, body: memoryview) -> None:
     try:
         found = worker.run(unpack(header, body), header["wanted"])
     except ServeError as error:

@@ -1,0 +1,187 @@
+"""Load, unload and list models over HTTP, on a port of its own that needs a token.
+
+TorchServe's ``/models`` and the model repository extension of the Open Inference Protocol. Only model files in the
+server's folder can be loaded.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tracecomp.base.errors import TracecompError
+from tracecomp.serve.engine import Engine, ModelVersion
+from tracecomp.serve.errors import InvalidRequest, NotFound, Unauthorized
+from tracecomp.serve.http import Handler, answering, read_body
+from tracecomp.serve.repository import Entry, entries
+
+_MOST_BODY_BYTES = 1 << 16
+_REGISTER = {"url": None, "model_name": None, "initial_workers": ("1",), "synchronous": ("true",)}
+"""TorchServe's parameters of a registration, with the values that are supported."""
+
+
+class Management:
+    """Handlers for the models of an engine, whose files are in ``folder``."""
+
+    def __init__(self, engine: Engine, folder: Path, token: str, allow_code: bool) -> None:
+        self._engine, self._folder, self._token, self._allow_code = engine, folder, token, allow_code
+
+    def application(self) -> Starlette:
+        """The ASGI application of the management port."""
+        one, all_of = "/models/{name}/{version}", "/v2/repository/models/{name}"
+        paths: Sequence[tuple[str, str, Handler]] = [
+            ("GET", "/models", self.names),
+            ("POST", "/models", self.register),
+            ("GET", "/models/{name}", self.describe),
+            ("GET", one, self.describe),
+            ("DELETE", "/models/{name}", self.unregister),
+            ("DELETE", one, self.unregister),
+            ("PUT", f"{one}/set-default", self.set_default),
+            ("POST", "/v2/repository/index", self.index),
+            ("POST", f"{all_of}/load", self.load),
+            ("POST", f"{all_of}/unload", self.unload),
+        ]
+        return Starlette(routes=[Route(p, answering(self._allowed(h)), methods=[m]) for m, p, h in paths])
+
+    def _allowed(self, handler: Handler) -> Handler:
+        expected = f"Bearer {self._token}".encode()
+
+        async def handle(request: Request) -> Response:
+            given = request.headers.get("authorization", "").encode()
+            if not secrets.compare_digest(given, expected):
+                raise Unauthorized("send the header 'Authorization: Bearer TOKEN' with the server's token")
+            return await handler(request)
+
+        return handle
+
+    # ---- TorchServe
+
+    async def names(self, request: Request) -> Response:
+        """The models and the files of their default versions."""
+        defaults = [model for model in self._engine if self._engine.is_default(model)]
+        return JSONResponse({"models": [{"modelName": m.name, "modelUrl": self._url(m)} for m in defaults]})
+
+    async def describe(self, request: Request) -> Response:
+        """One version, the default one if none is named, or ``all``."""
+        name, version = _named(request)
+        model = self._engine.find(name, "" if version == "all" else version)
+        models = self._engine.models[name].values() if version == "all" else [model]
+        return JSONResponse([self._described(model) for model in models])
+
+    async def register(self, request: Request) -> Response:
+        """Load the model file ``url`` of the folder."""
+        given = request.query_params
+        for key, value in given.items():
+            if key not in _REGISTER or (_REGISTER[key] is not None and value not in (_REGISTER[key] or ())):
+                raise InvalidRequest(f"parameter {key}={value} is not supported; write the model's settings file")
+        url = given.get("url", "")
+        entry = next((e for e in self._files() if str(e.path.relative_to(self._folder)) == url), None)
+        if entry is None:
+            raise NotFound(f"the server's folder has no model file {url!r}")
+        if given.get("model_name", entry.name) != entry.name:
+            raise InvalidRequest(f"the file's place in the folder names the model: {entry.name!r}")
+        await self._engine.load(entry)
+        return JSONResponse({"status": f"Model {entry.name!r}, version {entry.version}, is loaded"})
+
+    async def unregister(self, request: Request) -> Response:
+        """Unload one version, the default one if none is named."""
+        name, version = _named(request)
+        await self._engine.unload(name, version)
+        return JSONResponse({"status": f"Model {name!r} is unloaded"})
+
+    async def set_default(self, request: Request) -> Response:
+        """Let a version answer the requests that name none."""
+        name, version = _named(request)
+        self._engine.set_default(name, version)
+        return JSONResponse({"status": f"Version {version} of model {name!r} is the default"})
+
+    def _described(self, model: ModelVersion) -> dict[str, Any]:
+        settings, waiting = model.entry.settings, model.batcher.waiting
+        status = "READY" if model.is_ready else "UNLOADING" if model.process.is_given_up else "LOADING"
+        return {
+            "modelName": model.name, "modelVersion": model.version, "modelUrl": self._url(model),
+            "defaultVersion": self._engine.is_default(model), "minWorkers": 1, "maxWorkers": 1,
+            "batchSize": settings.max_batch_size, "maxBatchDelay": settings.max_delay_ms,
+            "workers": [{"id": "1", "status": status, "pid": model.process.pid}],
+            "jobQueueStatus": {
+                "remainingCapacity": max(settings.max_queue - waiting, 0), "pendingRequests": waiting,
+            },
+        }  # fmt: skip
+
+    # ---- the model repository extension
+
+    async def index(self, request: Request) -> Response:
+        """The models of the server and of its folder; only ready ones with ``{"ready": true}``."""
+        only_ready = (await _parameters(request, "ready")).get("ready", False)
+        known = [_state(model) for model in self._engine]
+        names = {(state["name"], state["version"]) for state in known}
+        known += [
+            {"name": e.name, "version": e.version, "state": "UNAVAILABLE", "reason": "unloaded"}
+            for e in self._files() if (e.name, e.version) not in names
+        ]  # fmt: skip
+        return JSONResponse([state for state in known if not only_ready or state["state"] == "READY"])
+
+    async def load(self, request: Request) -> Response:
+        """Load every version in the folder again, and unload those that the folder does not have."""
+        await _parameters(request)
+        name = request.path_params["name"]
+        wanted = [entry for entry in self._files() if entry.name == name]
+        if not wanted:
+            raise NotFound(f"the server's folder has no model {name!r}")
+        for entry in wanted:
+            await self._engine.load(entry)
+        for version in {*self._engine.models.get(name, ())} - {entry.version for entry in wanted}:
+            await self._engine.unload(name, version)
+        return JSONResponse({})
+
+    async def unload(self, request: Request) -> Response:
+        """Unload all versions."""
+        await _parameters(request, "unload_dependents")
+        name = request.path_params["name"]
+        self._engine.find(name)
+        for version in [*self._engine.models[name]]:
+            await self._engine.unload(name, version)
+        return JSONResponse({})
+
+    # ---- the folder
+
+    def _files(self) -> Sequence[Entry]:
+        try:
+            return entries(self._folder, self._allow_code)
+        except TracecompError as error:
+            raise InvalidRequest(str(error)) from None
+
+    def _url(self, model: ModelVersion) -> str:
+        return str(model.entry.path.relative_to(self._folder))
+
+
+def _named(request: Request) -> tuple[str, str]:
+    return request.path_params["name"], request.path_params.get("version", "")
+
+
+def _state(model: ModelVersion) -> dict[str, str]:
+    state = "READY" if model.is_ready else "UNAVAILABLE" if model.process.is_given_up else "LOADING"
+    return {"name": model.name, "version": model.version, "state": state, "reason": model.process.failure}
+
+
+async def _parameters(request: Request, *known: str) -> Mapping[str, Any]:
+    """The members of a JSON body and of its ``parameters``; an empty body has none. InvalidRequest for others."""
+    body = await read_body(request, _MOST_BODY_BYTES)
+    try:
+        told = json.loads(bytes(body) or b"{}")
+        found = {**told, **told.get("parameters", {})}
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        raise InvalidRequest("the body must be a JSON object") from None
+    found.pop("parameters", None)
+    unknown = [key for key, value in found.items() if key not in known or not isinstance(value, bool)]
+    if unknown:
+        raise InvalidRequest(f"parameters that are not supported: {', '.join(unknown)}")
+    return found
