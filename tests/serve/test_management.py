@@ -74,7 +74,7 @@ def test_versions_are_switched_without_a_failed_request(managed: Managed, models
 
         asking = [pool.submit(ask) for _ in range(4)]
         try:
-            for _ in range(2):  # the second time replaces the version by itself
+            for _ in range(2):  # the second time, the new version has the number of the old one
                 assert managed.manage("POST", "/models?url=scaled/3/model.tcp&synchronous=true")[0] == 200
             assert managed.factor() == (200, 3.0)
             assert managed.manage("PUT", "/models/scaled/1/set-default")[0] == 200
@@ -166,7 +166,7 @@ def test_a_signal_lets_both_protocols_answer(managed: Managed) -> None:
     grpc = pytest.importorskip("tritonclient.grpc")
     (one,) = managed.manage("GET", "/models/scaled")[1]
     worker = one["workers"][0]["pid"]
-    os.kill(worker, signal.SIGSTOP)  # requests stay open until it goes on
+    os.kill(worker, signal.SIGSTOP)  # requests stay open until it continues
     tensor = grpc.InferInput("x", [1, 6], "FP32")
     tensor.set_data_from_numpy(np.ones((1, 6), np.float32))
     with ThreadPoolExecutor(2) as pool, grpc.InferenceServerClient(f"127.0.0.1:{managed.grpc_port}") as client:

@@ -15,10 +15,10 @@ from tracecomp.base.errors import TracecompError
 
 MOST_BYTES = 8 << 30
 """Bytes of all unpacked files."""
-MOST_FILES = 1000
+MOST_FILES = 1000  # of an archive
 MANIFEST = "MAR-INF/MANIFEST.json"
 _PART = re.compile(r"[A-Za-z0-9_.][A-Za-z0-9_.+ -]{0,127}")
-_STEP = 1 << 20
+_STEP = 1 << 20  # bytes, read at once
 
 
 def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""Load, unload and list models over HTTP, on a port of its own that needs a token.
+"""Load, unload and list models over HTTP, on a separate port that needs a token.
 
 TorchServe's ``/models`` and the model repository extension of the Open Inference Protocol. Only model files in the
 server's folder can be loaded.
@@ -23,7 +23,7 @@ from tracecomp.serve.errors import InvalidRequest, NotFound, Unauthorized
 from tracecomp.serve.http import Handler, answering, read_body
 from tracecomp.serve.repository import Entry, entries
 
-_MOST_BODY_BYTES = 1 << 16
+_MOST_BODY_BYTES = 1 << 16  # settings of a model
 _REGISTER = {"url": None, "model_name": None, "initial_workers": ("1",), "synchronous": ("true",)}
 """TorchServe's parameters of a registration, with the values that are supported."""
 

@@ -18,7 +18,7 @@ class Settings:
     ``digest`` is what saving a file of machine code returned. ``max_batch_size`` is the most rows that are computed
     together; 1 or less turns batching off. ``max_delay_ms`` is how long a request may wait for others. ``max_queue`` is
     the most waiting requests. ``threads`` are those of the worker process; by default all cores. A process that
-    computes longer than ``max_seconds`` is restarted; None is no limit. ``shapes`` are sizes for the first runs of
+    computes longer than ``max_seconds`` is restarted; None sets no limit. ``shapes`` are sizes for the first runs of
     inputs with further open sizes.
     """
 
