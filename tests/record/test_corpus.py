@@ -109,6 +109,8 @@ def _calls(module: Any, compiled: bool) -> Outcome:
 
 
 def _is_state(name: str, value: object) -> bool:
+    if name in ("fd", "r", "w"):
+        return False  # descriptors: other threads also open files
     return not name.startswith("_") and not isinstance(value, types.FunctionType | types.ModuleType)
 
 

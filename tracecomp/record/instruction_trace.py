@@ -60,6 +60,7 @@ class InstructionTrace:
         self._entered = entered
         self._handlers: dict[int, tuple[CodeType, Handlers | None]] = {}
         self._before: Callable[..., Any] | None = None
+        self._imports = 0  # modules whose code runs now, for the first time: later calls do not repeat it
 
     def run(self, run: Callable[[], T]) -> T:
         """Run ``run()`` with every instruction reported."""
@@ -83,6 +84,10 @@ class InstructionTrace:
         if code is self._root and self._recorder.refusals.running is None:
             self._recorder.refusals.running = frame
         before = self._before(frame, event, arg) if self._before is not None else None
+        if code.co_name == "<module>":
+            return self._import(frame, before)
+        if self._imports:
+            return before
         found = self._handlers.get(id(code))
         if found is None:
             found = self._handlers[id(code)] = (code, self._handlers_of(frame))
@@ -99,10 +104,23 @@ class InstructionTrace:
         frame.f_trace_lines = before is not None
         return traced
 
+    def _import(self, frame: FrameType, before: Any) -> Callable[..., Any]:
+        """Observe nothing until the code of a module, which is being imported, has run."""
+        self._imports += 1
+        frame.f_trace_lines = before is not None
+
+        def traced(frame: FrameType, event: str, arg: Any) -> Any:
+            nonlocal before
+            if event == "return":
+                self._imports -= 1
+            if before is not None:
+                before = before(frame, event, arg)
+            return traced
+
+        return traced
+
     def _handlers_of(self, frame: FrameType) -> Handlers | None:
         code = frame.f_code
-        if code.co_name == "<module>":  # which is being imported: it runs once, compiled or not
-            return None
         if is_program_code(code, frame.f_globals):
             return Handlers.of(code, PROGRAM)
         return Handlers.of(code, LIBRARY) if is_user_file(code.co_filename) else None
