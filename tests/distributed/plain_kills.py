@@ -44,20 +44,20 @@ def finished(folder: Path, size: int, way: str) -> str:
 
 def killed(folder: Path, size: int, way: str, rank: int, step: int, delay: float) -> str:
     """Kill one process ``delay`` seconds after a step of this run; return the failure, if any."""
-    process = started(folder, size, way)
-    assert process.stdout is not None
-    seen, text = 0, ""
-    for line in process.stdout:
-        text += line
-        seen += " step " in line
-        if seen == step:
-            break
-    time.sleep(delay)
-    victim = _process(process.pid, rank)
-    if victim is not None:
-        os.kill(victim, signal.SIGKILL)
-    text += process.stdout.read()
-    status = process.wait(timeout=600)
+    with started(folder, size, way) as process:
+        assert process.stdout is not None
+        seen, text = 0, ""
+        for line in process.stdout:
+            text += line
+            seen += " step " in line
+            if seen == step:
+                break
+        time.sleep(delay)
+        victim = _process(process.pid, rank)
+        if victim is not None:
+            os.kill(victim, signal.SIGKILL)
+        text += process.stdout.read()
+        status = process.wait(timeout=600)
     if status == 0 or victim is None:
         return "it ended before"
     named = f"tracecomp: rank {rank} was ended by SIGKILL" in text

@@ -36,8 +36,15 @@ def test_a_plain_program_trains_to_the_same_bits_in_any_number_of_processes(tmp_
     assert [digests(tmp_path, size, 2) for size in (2, 3, 4)] == [alone] * 3
 
 
+def _marked(how: tuple[str, ...]) -> Any:
+    reason = "in several processes, compiled parts of sharded models raise: ranks disagree about the next collective"
+    open_ = how in (("fully_shard", "step"), ("fsdp", "module"))
+    marks = [pytest.mark.xfail(reason=reason, strict=True)] if open_ else []
+    return pytest.param(how, id=" ".join(how), marks=marks)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("how", HOWS[1:], ids=" ".join)
+@pytest.mark.parametrize("how", [_marked(how) for how in HOWS[1:]])
 def test_wrappers_and_compilation_do_not_change_a_bit(tmp_path: Path, how: tuple[str, ...]) -> None:
     expected = digests(tmp_path, 1)
     assert [digests(tmp_path, size, 1, *how) for size in (1, 2, 3, 4)] == [expected] * 4
