@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from tracecomp.base import config
-from tracecomp.eager.overrides import unwatch_calls, watch_calls
+from tracecomp.inspect.eager_check import numpy_alone
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -22,12 +21,8 @@ def numpy_reference() -> Iterator[None]:
     The setting alone is not enough, because a function that was called often is already served by machine code.
     Watched calls go past that.
     """
-    watch_calls()
-    try:
-        with config.override(eager="numpy"):
-            yield
-    finally:
-        unwatch_calls()
+    with numpy_alone():
+        yield
 
 
 def by_numpy(fn: Callable[P, R]) -> Callable[P, R]:

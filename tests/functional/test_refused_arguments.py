@@ -49,7 +49,7 @@ DTYPES = ("float32", "float64", "bfloat16", "float16")
 def outcome(call: Callable[..., Any], *arguments: Any) -> type | None:
     try:
         call(*arguments)
-    except Exception as error:
+    except Exception as error:  # its type is compared
         return type(error)
     return None
 

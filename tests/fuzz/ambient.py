@@ -98,7 +98,7 @@ class World:
                 self._enter(stack, name)
             try:
                 found = self._around(c, x, y, s)
-            except Exception as error:
+            except Exception as error:  # any error of the program is compared
                 found = type(error)
             state = [
                 torch.is_grad_enabled(), str(torch.get_default_dtype()), torch.is_autocast_enabled("cpu"),

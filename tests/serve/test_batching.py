@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tracecomp.serve.batching import Batcher
-from tracecomp.serve.errors import DeadlineExceeded, InvalidRequest, Unavailable
+from tracecomp.serve.errors import DeadlineExceeded, InvalidRequest, ServeError, Unavailable
 from tracecomp.serve.frames import Parts
 from tracecomp.serve.process import WorkerDied, WorkerHung
 from tracecomp.serve.tensors import TensorData, of_array
@@ -190,27 +190,11 @@ def test_a_request_at_fault_fails_alone() -> None:
     running(work)
 
 
-def test_requests_are_sent_again_alone_when_the_process_dies() -> None:
+@pytest.mark.parametrize(("error", "answer"), [(WorkerDied(), Unavailable), (WorkerHung("long"), DeadlineExceeded)])
+def test_the_request_that_ends_the_process_is_found_alone(error: Exception, answer: type[ServeError]) -> None:
     async def work(model: Model, batcher: Batcher) -> None:
         batcher.pause()
-        model.errors = [WorkerDied(), WorkerDied()]
-        tasks = await submitted(batcher, tensor(1, 0), tensor(1, 1), tensor(1, 2))
-        for _ in range(2):
-            batcher.resume(4)
-            while batcher._ready.is_set():
-                await asyncio.sleep(0)
-        batcher.resume(4)
-        found = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [isinstance(f, Unavailable) for f in found] == [True, False, False]
-        assert model.batches == [3, 1, 1, 1]
-
-    running(work)
-
-
-def test_the_request_that_hangs_is_found_alone() -> None:
-    async def work(model: Model, batcher: Batcher) -> None:
-        batcher.pause()
-        model.errors = [WorkerHung("too long"), WorkerHung("too long")]
+        model.errors = [error, error]
         tasks = await submitted(batcher, tensor(1, 0), tensor(1, 1), tensor(1, 2))
         for _ in range(2):
             batcher.resume(4)
@@ -218,7 +202,7 @@ def test_the_request_that_hangs_is_found_alone() -> None:
                 await asyncio.sleep(0)
         batcher.resume(4)
         answers = await asyncio.gather(*tasks, return_exceptions=True)
-        assert [isinstance(a, DeadlineExceeded) for a in answers] == [True, False, False]
+        assert [isinstance(a, answer) for a in answers] == [True, False, False]
         assert model.batches == [3, 1, 1, 1]
 
     running(work)

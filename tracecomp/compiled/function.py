@@ -106,7 +106,8 @@ class Compiled:
             if miss is not None:
                 if reason is None:
                     reason = miss
-                    self._learned.missed(recording, leaves)
+                    if not self._budget.closed:
+                        self._learned.missed(recording, leaves)
                 continue
             if known and not recording.allows(known):
                 continue

@@ -186,6 +186,8 @@ def _opaque(
         if not isinstance(value, (*PLAIN, Tensor)):
             _handed_on(observer, value)
             observer.consume(value, own=_is_own(callee))
+            if not _is_own(callee):
+                observer.hand(value)
             stream(observer, value)
 
 

@@ -38,7 +38,8 @@ class ObjectChanges:
         self._filters = warnings.filters
         self._settings = switches.Snapshot()
         self._given: list[tuple[Read, Mapping[object, object]]] = []
-        self._changed_unseen: str | None = None  # an argument that no effect changes as the call did
+        self._handed: list[tuple[object, str, Mapping[object, object]]] = []  # since the last effect
+        self._changed_unseen: str | None = None  # a container that no effect changes as the call did
         self.later = False
 
     def give(self, read: Read) -> None:
@@ -53,6 +54,7 @@ class ObjectChanges:
         read = self._known.get(id(owner))
         if read is None:
             return
+        self._repeat_handed()
         self._refuse_later(f"changes an object of class {type(owner).__name__}")
         if written is not None:
             place = written.place(owner, "")
@@ -135,29 +137,36 @@ class ObjectChanges:
                     return found
         return None
 
-    def _unseen(self, value: object, before: Mapping[object, object]) -> list[object]:
-        """The places in a container among the arguments that have other parts, without an effect that changes them."""
-        now = _parts_of(value)
-        differ = [k for k in {**before, **now} if before.get(k, MISSING) is not now.get(k, MISSING)]
-        if isinstance(value, dict) and [*map(id, now)] != [*map(id, before)]:
-            differ = [*now]  # also in another order
-        if isinstance(value, list | dict | tuple):
-            return [] if id(value) in self._changed else differ
-        return [k for k in differ if (id(value), Attribute(str(k)).same()) not in self._written]
+    def hand(self, read: Read, value: object) -> None:
+        """Code that is not recorded gets a container or an object, which it may change.
+
+        The next effect takes place after these changes, so they are looked for before it, or at the end.
+        """
+        self._handed.append((value, read.where, _parts_of(value)))
+
+    def _repeat_handed(self) -> None:
+        handed, self._handed = self._handed, []
+        for value, where, before in handed:
+            self._repeat_unseen(value, where, _different(value, before))
 
     def repeat_unseen(self) -> None:
-        """Make effects of what code that is not recorded has set on objects among the arguments."""
-        for read, before in self._given:
-            now, names = _parts_of(read.value), self._unseen(read.value, before)
-            if names and isinstance(read.value, list | dict | tuple):
-                self._changed_unseen = read.where
-                continue
-            for name in names:
-                if name in now:
-                    self.change(read.value, Attribute(str(name)), setattr, name, now[name])
-                else:
-                    self.change(read.value, Attribute(str(name)), delattr, name)
+        """Make effects of what code that is not recorded has set on objects; note containers that it has changed."""
+        self._repeat_handed()
+        for read, before in self._given:  # also by code that found them elsewhere
+            if id(read.value) not in self._changed:
+                names = _different(read.value, before)
+                names = [k for k in names if (id(read.value), Attribute(str(k)).same()) not in self._written]
+                self._repeat_unseen(read.value, read.where, names)
         self._given.clear()
+
+    def _repeat_unseen(self, owner: object, where: str, names: Sequence[object]) -> None:
+        if names and isinstance(owner, list | dict | tuple):
+            self._changed_unseen = where
+            return
+        now = _parts_of(owner)
+        for name in names:
+            args = (setattr, name, now[name]) if name in now else (delattr, name)
+            self.change(owner, Attribute(str(name)), *args)
 
     def _unrepeated(self, read: Read, owner: object) -> str | None:
         now = read.fetch(owner)
@@ -191,6 +200,14 @@ class ObjectChanges:
             self._recorder.refusals.blame(self._recorder.refusals.line())
         else:
             self._recorder.refuse_here(what, Section.STATE)
+
+
+def _different(value: object, before: Mapping[object, object]) -> list[object]:
+    """The places in a container or object that no longer have the parts of ``before``."""
+    now = _parts_of(value)
+    if isinstance(value, dict) and [*map(id, now)] != [*map(id, before)]:
+        return [*now, *before]  # also in another order
+    return [k for k in {**before, **now} if before.get(k, MISSING) is not now.get(k, MISSING)]
 
 
 def _parts_of(value: object) -> dict[object, object]:

@@ -302,7 +302,7 @@ class Observer:
             return
         if str(space.get("__name__")).partition(".")[0] not in sys.stdlib_module_names:
             return
-        if "cache" in name or "memo" in name:
+        if "cache" in name or "memo" in name:  # filled by any call, without effect on results: ``re._cache``
             return
         self.step(self.reads.root(space, "globals"), Entry(name), value, f"{space.get('__name__')}.{name}")
         self.consume(value)
@@ -416,7 +416,8 @@ class Observer:
             self.pin(b)
             self._use_identity(a)
             self._use_identity(b)
-            self._compared |= any(id(x) in self.known and self.known[id(x)].is_given for x in (a, b))
+            reads = map(self.known.get, map(id, (a, b)))
+            self._compared |= any(read is not None and read.is_given for read in reads)
 
     def identities(self) -> dict[int, object] | None:
         """Objects from outside that containers among the arguments may also be; None if it makes no difference."""
@@ -578,6 +579,16 @@ class Observer:
         for item in items:
             if not isinstance(item, (*PLAIN, Tensor)):
                 self.consume(item, depth - 1, own)
+
+    def hand(self, value: object, depth: int = 8) -> None:
+        """Code that is not recorded gets ``value``, and may change the containers and records that it leads to."""
+        read = self.known.get(id(value))
+        if depth == 0 or not is_changeable(value):
+            return
+        if read is not None:
+            self.changes.hand(read, value)
+        for _, item in _parts(value):
+            self.hand(item, depth - 1)
 
     def _attributes(self, read: Read, value: Any) -> Sequence[Any]:
         """Note that all attributes of an object of Python's library are read, and return them."""

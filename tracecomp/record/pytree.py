@@ -85,7 +85,8 @@ def parts_of(value: object) -> tuple[str, ...]:
     """The names of the attributes that a record consists of; () for other values."""
     if is_varying(type(value)):
         return tuple(vars(value))
-    return tuple(f.name for f in dataclasses.fields(value)) if is_record(value) else ()  # type: ignore[arg-type]
+    kind: Any = type(value)
+    return tuple(f.name for f in dataclasses.fields(kind)) if _is_dataclass(kind) else ()
 
 
 def added_to(value: Any) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ HOOK = "tc_on_pause"
 """A word with the address of a Python function that is called after each check of signals, or 0: it handles signals
 that a block has deferred (``base.interrupts``)."""
 SYMBOLS = ("PyGILState_Ensure", "PyGILState_Release", "PyErr_CheckSignals", "PyObject_CallNoArgs", "Py_DecRef")
+"""Functions of Python that the text calls."""
 
 LEFT, PERIOD, CHECKED, LAST = 0, 8, 16, 24
 """Bytes of the words of a call's record: iterations left, iterations between two pauses, and the times of the last

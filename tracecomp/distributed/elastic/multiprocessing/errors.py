@@ -80,7 +80,7 @@ def record(fn: Function, error_handler: ErrorHandler | None = None) -> Function:
             if ending.code == 0:
                 return None
             raise
-        except Exception as error:
+        except Exception as error:  # any error of the program, which is raised again
             handler.record_exception(error)
             raise
 
