@@ -16,7 +16,7 @@ from tracecomp import compiled
 from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import at_user_line
 from tracecomp.base.lazy_names import load_module
-from tracecomp.compiled.function import relink_all
+from tracecomp.compiled.call_dispatch import relink_all
 from tracecomp.compiled.named_options import NAMED_BACKENDS, backend_of
 from tracecomp.compiled.stance import STANCES, current
 from tracecomp.eager.modes import modes

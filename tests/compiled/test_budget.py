@@ -15,7 +15,7 @@ import pytest
 import tracecomp as torch
 from tracecomp.compiled import budget
 from tracecomp.compiled.budget import FREE, Budget
-from tracecomp.compiled.function import MAX_PARTIAL_RECORDINGS
+from tracecomp.compiled.recompile_policy import MAX_PARTIAL_RECORDINGS
 
 Costs = Callable[[float, float], None]
 
@@ -97,10 +97,10 @@ def test_what_serves_calls_goes_on_as_far_as_it_has_won(costs: Costs) -> None:
     compiled = torch.compile(words)
     x = torch.ones(3)
     calls(compiled, words, [(x, "x" * n) for n in range(1, 5) for _ in range(12)])
-    assert compiled.recordings == 4 and compiled._budget.made == FREE
+    assert compiled.recordings == 4 and compiled._recompile.budget.made == FREE
     # 44 served calls have won at most 44 seconds, and 40 were spent.
     calls(compiled, words, [(x, "y" * 20)] * 5)
-    assert compiled.recordings == 5 and compiled._budget.made == FREE + 1  # its program is not paid for
+    assert compiled.recordings == 5 and compiled._recompile.budget.made == FREE + 1  # its program is not paid for
     calls(compiled, words, [(x, "y" * 21)] * 5)
     assert compiled.recordings == 5
     calls(compiled, words, [(x, "x" * n) for n in range(1, 5) for _ in range(12)])
@@ -130,7 +130,7 @@ def test_programs_for_sizes_are_made_as_far_as_they_pay(costs: Costs) -> None:
 
     compiled = torch.compile(step)
     calls(compiled, step, [(torch.arange(float(n)),) for n in range(40, 60)])
-    assert compiled.recordings == 2 and compiled._budget.made == FREE
+    assert compiled.recordings == 2 and compiled._recompile.budget.made == FREE
 
 
 def test_fullgraph_records_every_call(costs: Costs) -> None:

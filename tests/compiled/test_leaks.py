@@ -32,9 +32,9 @@ import gc, json, sys
 from collections import Counter
 from benchmarks.memory_growth import WORKS, executable, held
 from tracecomp.codegen.text import native
-from tracecomp.compiled import function
+from tracecomp.compiled import recompile_policy
 
-function.MAX_RECORDINGS = 8  # the first window reaches the limit
+recompile_policy.MAX_RECORDINGS = 8  # the first window reaches the limit
 host = native.host_target()
 TEXT = "define i32 @f() {\\n ret i32 1\\n}\\n"
 CONSTANT = '@c = constant [5000 x i8] c"%05000d"'  # a context that is not freed keeps constants

@@ -17,7 +17,9 @@ class Calls(Protocol):
 
     __call__: Callable[..., Any]
     fn: Callable[..., Any]
-    recordings: int
+
+    @property
+    def recordings(self) -> int: ...
 
     def _general(self, *args: Any, **kwargs: Any) -> Any: ...
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from tracecomp.base import config
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
-from tracecomp.compiled.function import MAX_UNSETTLED, Compiled
+from tracecomp.compiled.function import Compiled
 from tracecomp.compiled.open_sizes import OpenSizes, add_marked, argument_names, asked_for, bounded
 from tracecomp.compiled.program_files.levels import chosen
 from tracecomp.compiled.program_files.open_sizes import LeftOpen, served
 from tracecomp.compiled.program_files.save import Case, save_code, save_graph
 from tracecomp.compiled.program_state import ProgramState
+from tracecomp.compiled.recompile_policy import MAX_UNSETTLED
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording
 from tracecomp.record.symbolic.sizes import SizeSource
@@ -64,7 +65,7 @@ def _open_cases(compiled: Compiled, args: tuple[object, ...], asked: OpenSizes) 
     first = [len(flatten_call(args[:k], {})[1]) for k in range(len(args))]
     sources = {SizeSource(("argument", first[k]), axis): name for (k, axis), name in asked.names.items()}
     for source, name in sources.items():
-        twin._learned.sizes.follow(source, ranges[name])
+        twin._recompile.learned.sizes.follow(source, ranges[name])
 
     def fitting(given: tuple[object, ...]) -> tuple[Recording, bool] | None:
         structure, leaves = flatten_call(given, {})

@@ -1,0 +1,292 @@
+"""Dispatch of calls: find the recording whose guards hold and run it, or ask the policy what to do without one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from itertools import takewhile
+from typing import Any
+from weakref import WeakSet
+
+from tracecomp.autograd import profiler
+from tracecomp.base import logs
+from tracecomp.base.capture_guide import BreakReason
+from tracecomp.base.errors import CaptureError
+from tracecomp.base.locks import Lock
+from tracecomp.base.user_warnings import warn_user
+from tracecomp.compiled import stance
+from tracecomp.compiled.backends import BACKENDS, Make, with_settings
+from tracecomp.compiled.budget import Budget
+from tracecomp.compiled.entry import Entry
+from tracecomp.compiled.native_call import call_code, fast_record
+from tracecomp.compiled.parts import Parts
+from tracecomp.compiled.recompile_policy import RecompilePolicy
+from tracecomp.compiled.replay import Arguments, Plan
+from tracecomp.eager.modes import asks_for_eager, modes
+from tracecomp.eager.tensor import Tensor
+from tracecomp.record.capture import Refusal
+from tracecomp.record.dynamic_shapes.generalize import Sized
+from tracecomp.record.pytree import Leaves, flatten_call
+from tracecomp.record.recording import Recording, SeenValue
+from tracecomp.runtime.malloc import return_unused
+
+
+class CallDispatcher:
+    """The calls of ``fn``: each runs a recording, compiled parts, or Python.
+
+    ``entries`` are the recordings in use, most recently used first. ``parts`` or ``eager_because`` are set once the
+    graph has broken.
+    """
+
+    __slots__ = ("__call__", "__dict__", "__weakref__")  # a function in a slot is called without Python
+    __call__: Callable[..., Any]
+
+    def __init__(
+        self, fn: Any, fullgraph: bool, threads: int | None, backend: str, dynamic: bool | None, fast_math: bool,
+        checked: bool, disable: bool,
+    ) -> None:  # fmt: skip
+        if backend not in BACKENDS:
+            raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
+        self.fn = fn
+        self.fullgraph = fullgraph
+        self.threads = threads
+        self.backend = backend
+        self.dynamic = dynamic
+        self.fast_math = fast_math
+        self.checked = checked
+        self.entries: list[Entry] = []
+        self.eager_because = "disable=True" if disable else None
+        self.parts: Parts | None = None
+        self.quiet = False  # a part of another compiled function, which has warned
+        self._recompile = RecompilePolicy(fn, fullgraph, dynamic, self._new_budget())
+        self._name = self._recompile.name
+        self._lock = Lock()
+        self._chain: list[Any] = []
+        self.__call__ = self._general
+        _all.add(self)
+
+    _new_budget: Callable[[], Budget] = Budget
+
+    def _alike(self) -> Callable[[Any], Any]:
+        """Compiles other functions with the options of this one."""
+        raise NotImplementedError
+
+    def reset(self) -> None:
+        """Forget all recordings."""
+        self.entries = []
+        self.parts = None
+        if self._recompile.budget.closed and self.eager_because is not None:
+            self.eager_because = None
+            self.__call__ = self._general
+        self._recompile.reset(self.dynamic, self._new_budget())
+        self._relink()
+
+    # ---- with a recording
+
+    def _general(self, *args: Any, **kwargs: Any) -> Any:
+        """A call that native code alone cannot serve."""
+        if self.eager_because is not None or modes.recorder is not None or _is_eager_now():
+            return self.fn(*args, **kwargs)
+        if self.parts is not None:
+            return self.parts(*args, **kwargs)
+        structure, leaves = flatten_call(args, kwargs)
+        entries, policy = self.entries, self._recompile
+        # The recordings in order of use. Each checks its guards; one whose guards hold may still meet another value
+        # (``bool(t)``), and the next check then knows that value.
+        known: dict[int, Any] = {}
+        reason = new = None
+        for entry in entries:
+            recording = entry.recording
+            miss = recording.guards.miss(structure, leaves)
+            if miss is not None:
+                if reason is None:
+                    reason = miss
+                    policy.missed(recording, leaves)
+                continue
+            if known and not recording.allows(known):
+                continue
+            if policy.needs_inputs(entry):
+                reason = reason or "numbers it reads become inputs"
+                continue
+            if not _is_ready(entry, leaves) and not policy.allows(entries):
+                return self._decline("these sizes need another program")(*args, **kwargs)
+            held, found = self._run(entry, leaves, (args, kwargs))
+            if held == len(recording.predicates):  # the call is done
+                self._fitted(entry, leaves)
+                return found
+            # Nothing was changed yet, so that another recording may be tried.
+            if held < 0:
+                reason = f"on a path already recorded: {found}"
+                continue
+            known.update(enumerate([p.seen for p in recording.predicates[:held]]))
+            known[held] = found
+            new = (recording.predicates[held], found)
+            policy.learned.another_path(*new)
+            reason = f"the value at {new[0].source} was {found}, a path not seen before"
+        return self._record(args, kwargs, entries, reason, new)
+
+    def _run(self, entry: Entry, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
+        """Call the plan of ``entry``, as one event if a profile is active."""
+        if not _is_ready(entry, leaves):
+            with self._recompile.budget.spending():
+                self._plan(entry).prepare(leaves)
+        plan = self._plan(entry)
+        if not profiler.watching():
+            return plan.call(leaves, given)
+        plan.prepare_timing()
+        with profiler.record_function(f"compiled {self._name}"):
+            return plan.call(leaves, given)
+
+    def _plan(self, entry: Entry) -> Plan:
+        if entry.plan is None:
+            with self._lock:
+                if entry.plan is None:
+                    return_unused()
+                    entry.plan = Plan(entry.recording, *self._how())
+        return entry.plan
+
+    def _how(self) -> tuple[Make, int | None, Callable[[Any], Any]]:
+        """Further arguments of plans."""
+        make = BACKENDS[self.backend]
+        chosen = {k: True for k, asked in (("fast_math", self.fast_math), ("check", self.checked)) if asked}
+        return partial(with_settings, chosen, make) if chosen else make, self.threads, self._alike()
+
+    def _fitted(self, entry: Entry, leaves: Leaves) -> None:
+        """Try the entry that fitted last first, and without Python, if that is possible.
+
+        Its record is made again after 1, 2, 4, ... calls that Python had to serve.
+        """
+        entry.slow_calls += 1
+        again = entry.slow_calls & (entry.slow_calls - 1) == 0
+        if not again and self.entries and self.entries[0] is entry:
+            return
+        with self._lock:
+            self.entries = [entry, *(e for e in self.entries if e is not entry)]
+            code = call_code() if again and self.backend == "native" else None
+            if code is not None and entry.plan is not None and entry.plan.sized is None:
+                entry.calls()
+                entry.fast = fast_record(entry.plan, leaves, code)
+                if self.__call__ == self._general:
+                    self.__call__ = code.builtin(self._general, self._chain)
+            self._relink()
+
+    def _relink(self) -> None:
+        """Let native code try the records in the order of entries, up to the first entry that needs Python.
+
+        None while a profile is active, which needs the kernels, or while all calls must be eager.
+        """
+        python = profiler.watching() or stance.current.name == "force_eager"
+        entries = [] if python else self.entries
+        self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
+
+    # ---- without a recording
+
+    def _record(
+        self, args: tuple[object, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
+        seen: tuple[SeenValue, Any] | None,
+    ) -> Any:  # fmt: skip
+        """Record the call, which none of ``tried`` fits, and keep the recording; run as Python if more would not help.
+
+        ``seen``: this call had another value at a place where Python needs one.
+        """
+        with self._lock:
+            run = self._instead(args, kwargs, tried, reason)
+            if run is None:
+                return self._make_recording(args, kwargs, reason, seen)
+        return run(*args, **kwargs)  # without the lock: the function may wait for another thread that calls it
+
+    def _instead(
+        self, args: tuple[object, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None
+    ) -> Callable[..., Any] | None:
+        """Return what to call instead of recording; None to record."""
+        fn: Callable[..., Any] = self.fn
+        if len(self.entries) > len(tried):  # another thread has recorded meanwhile
+            return self
+        if any(isinstance(x, Tensor) and x.is_meta for x in flatten_call(args, kwargs)[1]):
+            return fn  # there is nothing to compute
+        if not stance.current.records(self._name) or self._recompile.at_limit(self.entries, reason):
+            return fn
+        return None if self.fullgraph or self._recompile.allows(self.entries) else self._decline(reason or "")
+
+    def _make_recording(
+        self, args: tuple[object, ...], kwargs: dict[str, object], reason: str | None,
+        seen: tuple[SeenValue, Any] | None,
+    ) -> Any:  # fmt: skip
+        """Record the call, with the lock."""
+        policy = self._recompile
+        hopeless = policy.hopeless(self.entries, reason, seen)
+        if hopeless is not None:
+            self._break(hopeless)
+            return self(*args, **kwargs)
+        self.entries = policy.make_room(self.entries)
+        result, recording = policy.record(self.entries, args, kwargs)
+        kept = policy.keep(self.entries, recording, self._plan_for_sizes)
+        if isinstance(kept, Refusal):
+            self._break(kept)
+        else:
+            self.entries = kept
+            self._relink()
+        return result
+
+    def _plan_for_sizes(self, recording: Recording, sized: Sized) -> Plan:
+        return Plan(recording, *self._how(), sized)
+
+    def _decline(self, reason: str) -> Callable[..., Any]:
+        """Return the eager call for one that is not worth a recording or program; after many in a row stop for good."""
+        with self._lock:
+            if self._recompile.gives_up(self.entries):
+                self._stop(reason)
+        return lambda *args, **kwargs: self._recompile.budget.eagerly(self.fn, args, kwargs)
+
+    def _stop(self, reason: str) -> None:
+        """Record and compile no more. Recordings that have served calls stay."""
+        spent, remedy = self._recompile.close(self.entries, reason)
+        self.entries = [e for e in self.entries if e.calls()]
+        self._relink()
+        if not self.entries:
+            self.eager_because = f"it {spent}"
+            self.__call__ = self.fn
+        if not self.quiet:
+            which = "Calls that no recording matches" if self.entries else "Its calls"
+            warn_user(f"{self._name} {spent}", f"{which} now run eagerly", remedy, about=self._name, fn=self.fn)
+
+    def _break(self, why: Refusal) -> None:
+        """Run as Python with compiled parts from now on, cut at the lines; as Python alone if there are none."""
+        reason: BreakReason = why.reason
+        if self.fullgraph:
+            raise CaptureError(str(reason))
+        if logs.wanted("breaks"):
+            logs.log("breaks", f"{self._name}: {reason}")
+        parts = Parts(self.fn, why.lines, str(reason), self._alike())
+        if parts.found:
+            self.parts = parts
+        else:
+            self.eager_because = str(reason)
+        self._chain.clear()
+        self.entries = []
+        if not self.quiet:
+            how = "as Python between compiled parts" if parts.found else "eagerly, without compiled code"
+            cause = f"graph break in {self._name}: {reason.cause}"
+            warn_user(cause, f"Its calls now run {how}, which is slower", reason.advice, fn=self.fn)
+
+
+def _is_ready(entry: Entry, leaves: Leaves) -> bool:
+    """Whether a call that ``entry`` fits needs nothing compiled."""
+    return entry.plan is not None and entry.plan.is_ready(leaves)
+
+
+def _is_eager_now() -> bool:
+    """Whether compiled functions run eagerly: by the stance, or by a mode of this thread."""
+    return stance.current.name == "force_eager" or asks_for_eager() is not None
+
+
+_all: WeakSet[CallDispatcher] = WeakSet()
+
+
+def relink_all() -> None:
+    """Update the native call paths of all compiled functions."""
+    for dispatcher in list(_all):
+        dispatcher._relink()
+
+
+profiler.watchers.append(relink_all)
