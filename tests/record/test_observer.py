@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import tracecomp as torch
-from tracecomp.record import calls
+from tracecomp.record import object_reads
 
 
 class Odd:
@@ -18,13 +18,13 @@ class Odd:
 
 
 def test_a_fault_of_the_observer_is_a_warning_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(calls, "is_key", None)
+    monkeypatch.setattr(object_reads, "is_key", None)
     table = {"scale": 2.0}
     compiled = torch.compile(lambda x: x * table["scale"])
     with pytest.warns() as found:
         assert compiled(torch.ones(2)).tolist() == [2, 2]
     assert any(
-        str(w.message).startswith("internal error of tracecomp") and "observer.py" in str(w.message) for w in found
+        str(w.message).startswith("internal error of tracecomp") and "object_reads.py" in str(w.message) for w in found
     )
     assert any("cannot be inspected" in str(w.message) for w in found)
 

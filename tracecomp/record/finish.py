@@ -21,8 +21,8 @@ from tracecomp.record.effects import Effect
 from tracecomp.record.guards.facts import FactGuard
 from tracecomp.record.guards.guard import ArrayGuard, GivenContainers
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.lookup import attributes_of
 from tracecomp.record.guards.memory import MemoryGuard
-from tracecomp.record.guards.reads import attributes_of
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import Leaves, added_to, containers_of, flatten, opened, parts_of, unflatten

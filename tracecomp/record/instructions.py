@@ -16,11 +16,16 @@ from types import CodeType
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.record import calls
+from tracecomp.record.builtin_calls import arithmetic, text
+from tracecomp.record.calls import called
 from tracecomp.record.caught_errors import catches, ends_handling
+from tracecomp.record.container_reads import iterated, member, size
 from tracecomp.record.frames import Stack
-from tracecomp.record.guards.reads import Element, Entry
+from tracecomp.record.guards.lookup import is_key
+from tracecomp.record.guards.read_steps import Element, Entry
 from tracecomp.record.guards.snapshots import MISSING, plain_value
+from tracecomp.record.object_writes import delete_attribute, set_attribute, set_item
+from tracecomp.record.opaque_calls import called_by_library
 from tracecomp.record.plain_numbers import plain_numbers, wants_plain
 from tracecomp.record.registries import imported
 from tracecomp.record.stack_depths import stack_depths
@@ -161,7 +166,7 @@ def _slice(observer: Watching, stack: Stack, _: object) -> None:
 @_program("CONTAINS_OP")
 def _contains(observer: Watching, stack: Stack, _: object) -> None:
     owner, key = stack.peek(1), plain_value(stack.peek(2))
-    calls.member(observer, owner, key)
+    member(observer, owner, key)
 
 
 def _handled(observer: Watching, stack: Stack, _: object) -> None:
@@ -189,7 +194,7 @@ def _operands(observer: Watching, stack: Stack, sign: str) -> None:
         return
     for depth in (2, 1):
         observer.consume(stack.peek(depth))
-        calls.arithmetic(observer, stack.peek(depth))
+        arithmetic(observer, stack.peek(depth))
     if sign in ("%", "%=") and type(stack.peek(2)) in (str, bytes, bytearray):
         stack.put(1, plain_numbers(stack.peek(1)))  # `%*d` asks for the very type
 
@@ -199,7 +204,7 @@ def _operands(observer: Watching, stack: Stack, sign: str) -> None:
     "GET_YIELD_FROM_ITER", "LIST_TO_TUPLE", "MATCH_MAPPING", "MATCH_SEQUENCE", "GET_LEN",
 )  # fmt: skip
 def _iterated(observer: Watching, stack: Stack, _: object) -> None:
-    calls.iterated(observer, stack.peek(1))
+    iterated(observer, stack.peek(1))
 
 
 @_program(
@@ -207,13 +212,13 @@ def _iterated(observer: Watching, stack: Stack, _: object) -> None:
     "JUMP_IF_FALSE_OR_POP", "JUMP_IF_TRUE_OR_POP", "POP_JUMP_IF_FALSE", "POP_JUMP_IF_TRUE", "TO_BOOL", "UNARY_NOT",
 )  # fmt: skip
 def _truth(observer: Watching, stack: Stack, _: object) -> None:
-    calls.size(observer, stack.peek(1))
+    size(observer, stack.peek(1))
 
 
 @_program("FORMAT_SIMPLE", "CONVERT_VALUE")
 def _shown(observer: Watching, stack: Stack, _: object) -> None:
     observer.consume(stack.peek(1))
-    calls.text(observer, stack.peek(1))
+    text(observer, stack.peek(1))
 
 
 @_program("FORMAT_WITH_SPEC", "MATCH_KEYS")
@@ -224,7 +229,7 @@ def _shown_by(observer: Watching, stack: Stack, _: object) -> None:
 @_program("FORMAT_VALUE")
 def _format(observer: Watching, stack: Stack, how: tuple[object, bool]) -> None:
     observer.consume(stack.peek(1 + how[1]))  # the format is above it on the stack
-    calls.text(observer, stack.peek(1 + how[1]))
+    text(observer, stack.peek(1 + how[1]))
 
 
 @_program("MATCH_CLASS")
@@ -235,24 +240,24 @@ def _match_class(observer: Watching, stack: Stack, _: object) -> None:
 
 @_program("STORE_ATTR")
 def _store_attribute(observer: Watching, stack: Stack, name: str) -> None:
-    calls.set_attribute(observer, stack.peek(1), name, stack.peek(2))
+    set_attribute(observer, stack.peek(1), name, stack.peek(2))
 
 
 @_program("DELETE_ATTR")
 def _delete_attribute(observer: Watching, stack: Stack, name: str) -> None:
-    calls.delete_attribute(observer, stack.peek(1), name)
+    delete_attribute(observer, stack.peek(1), name)
 
 
 @_program("STORE_SUBSCR")
 def _store_item(observer: Watching, stack: Stack, _: object) -> None:
     if isinstance(stack.peek(2), dict):
         stack.put(1, plain_numbers(stack.peek(1)))  # a dictionary keeps its keys
-    calls.set_item(observer, stack.peek(2), stack.peek(1), stack.peek(3))
+    set_item(observer, stack.peek(2), stack.peek(1), stack.peek(3))
 
 
 @_program("STORE_SLICE")
 def _store_slice(observer: Watching, stack: Stack, _: object) -> None:
-    calls.set_item(observer, stack.peek(3), slice(stack.peek(2), stack.peek(1)), stack.peek(4))
+    set_item(observer, stack.peek(3), slice(stack.peek(2), stack.peek(1)), stack.peek(4))
 
 
 @_program("DELETE_SUBSCR")
@@ -303,11 +308,11 @@ _READ = frozenset({"__dir__", "__reduce__", "__reduce_ex__", "__getstate__", "__
 
 @_program("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_INVERT", "CALL_INTRINSIC_1")
 def _unary(observer: Watching, stack: Stack, _: object) -> None:
-    calls.arithmetic(observer, stack.peek(1))
+    arithmetic(observer, stack.peek(1))
 
 
 def _entry(owner: object, key: object) -> Entry | Element | None:
-    return Entry(key) if isinstance(owner, dict) and calls.is_key(key) else None
+    return Entry(key) if isinstance(owner, dict) and is_key(key) else None
 
 
 _CALLEE_FIRST = sys.version_info >= (3, 13)
@@ -344,7 +349,7 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
     if callee is globals:
         _namespace(observer, stack)
     first = len(given) - len(keywords)
-    calls.called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
+    called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
 
 
 def _namespace(observer: Watching, stack: Stack) -> None:
@@ -357,8 +362,8 @@ def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
     above = int(_KEYWORDS_ALWAYS or flags & 1)
     kwargs = (stack.peek(1) if above else None) or {}
     args = stack.peek(1 + above)
-    calls.iterated(observer, args)
-    calls.iterated(observer, kwargs)
+    iterated(observer, args)
+    iterated(observer, kwargs)
     callee = _spread_callee(stack, above)
     if isinstance(args, list | tuple) and isinstance(kwargs, dict):
         observer.reads.asks_types |= callee is type or any(x is type for x in (*args, *kwargs.values()))
@@ -368,7 +373,7 @@ def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
         args, kwargs = plain_numbers(args), plain_numbers(kwargs)
         stack.put(1 + above, args)
     if isinstance(args, list | tuple) and isinstance(kwargs, dict):
-        calls.called(observer, callee, list(args), kwargs)
+        called(observer, callee, list(args), kwargs)
 
 
 def _spread_callee(stack: Stack, above: int) -> Any:
@@ -379,8 +384,8 @@ PROGRAM["CALL"] = lambda observer, stack, shape: _call_with(observer, stack, sha
 PROGRAM["CALL_KW"] = lambda observer, stack, count: _call_with(observer, stack, count, 1, stack.peek(1))
 PROGRAM["CALL_FUNCTION_EX"] = _call_spread
 LIBRARY["LOAD_GLOBAL"] = lambda observer, stack, name: observer.library_global(stack.frame.f_globals, name)
-LIBRARY["CALL"] = lambda observer, stack, shape: calls.called_by_library(observer, *_callee(stack, shape[0]))
-LIBRARY["CALL_KW"] = lambda observer, stack, count: calls.called_by_library(observer, *_callee(stack, count + 1))
-LIBRARY["CALL_FUNCTION_EX"] = lambda observer, stack, flags: calls.called_by_library(
+LIBRARY["CALL"] = lambda observer, stack, shape: called_by_library(observer, *_callee(stack, shape[0]))
+LIBRARY["CALL_KW"] = lambda observer, stack, count: called_by_library(observer, *_callee(stack, count + 1))
+LIBRARY["CALL_FUNCTION_EX"] = lambda observer, stack, flags: called_by_library(
     observer, _spread_callee(stack, int(_KEYWORDS_ALWAYS or flags & 1)), None
 )

@@ -15,7 +15,9 @@ from tracecomp.base.errors import is_installed, user_source
 from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import Effect, warning
-from tracecomp.record.guards.reads import Attribute, Held, Read, Reads, SomeStep, attributes_of, everything, inherited
+from tracecomp.record.guards.lookup import attributes_of, inherited
+from tracecomp.record.guards.read_steps import Attribute, Held, SomeStep, everything
+from tracecomp.record.guards.reads import Read, Reads
 from tracecomp.record.guards.snapshots import MISSING, plain_value
 from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.recorder import Recorder

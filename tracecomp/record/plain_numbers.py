@@ -15,8 +15,8 @@ import sys
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
 
+from tracecomp.record.guards.lookup import inherited
 from tracecomp.record.guards.ownership import is_program_code
-from tracecomp.record.guards.reads import inherited
 from tracecomp.record.symbolic.sym_int import SymInt
 from tracecomp.record.symbolic.sym_scalar import SymScalar
 

@@ -15,7 +15,7 @@ from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.eager.modes import unrecorded
 from tracecomp.record.context import OptimizerLike, RecordingContext
 from tracecomp.record.effects import Effect
-from tracecomp.record.guards.reads import Entry
+from tracecomp.record.guards.read_steps import Entry
 from tracecomp.record.inputs import Inputs
 from tracecomp.record.refusals import Refusals
 from tracecomp.record.symbolic.sym_scalar import SymScalar, arithmetic

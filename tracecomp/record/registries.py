@@ -12,7 +12,7 @@ from typing import Any
 from tracecomp.base.capture_guide import Section
 from tracecomp.eager.modes import unrecorded
 from tracecomp.record.guards.ownership import is_program_class
-from tracecomp.record.guards.reads import Entry, Registrations
+from tracecomp.record.guards.read_steps import Entry, Registrations
 from tracecomp.record.guards.snapshots import MISSING
 from tracecomp.record.watching import Watching
 

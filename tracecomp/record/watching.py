@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from tracecomp.base.capture_guide import Section
 from tracecomp.eager.tensor import Tensor
-from tracecomp.record.guards.reads import Read, Reads, SomeStep
+from tracecomp.record.guards.read_steps import SomeStep
+from tracecomp.record.guards.reads import Read, Reads
 
 
 class Refusing(Protocol):

@@ -14,7 +14,7 @@ from typing import Any
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.guards.guard import Rows
-from tracecomp.record.guards.reads import attributes_of
+from tracecomp.record.guards.lookup import attributes_of
 from tracecomp.record.guards.snapshots import MISSING, ById, short
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.same_values import PLAIN, plain

@@ -17,7 +17,7 @@ from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import same_bits
-from tracecomp.record.guards.reads import Rows as ReadRows
+from tracecomp.record.guards.read_steps import Rows as ReadRows
 from tracecomp.record.guards.snapshots import ById, short, whole
 from tracecomp.record.pytree import Leaves, containers_of
 from tracecomp.record.symbolic.sym_scalar import followed

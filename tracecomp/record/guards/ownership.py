@@ -6,7 +6,7 @@ import argparse
 import enum
 import sys
 from collections.abc import Mapping
-from types import CodeType, SimpleNamespace
+from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
 from tracecomp.base.errors import is_program_file
@@ -22,6 +22,11 @@ def is_program_code(code: CodeType, space: Mapping[str, object]) -> bool:
     if str(space.get("__name__")).startswith("namedtuple_"):
         return False
     return is_program_file(module if name.startswith("<") and isinstance(module, str) else name)
+
+
+def is_program_function(fn: object) -> bool:
+    """Whether ``fn`` is a function of the program, whose instructions are recorded themselves."""
+    return isinstance(fn, FunctionType) and is_program_code(fn.__code__, fn.__globals__)
 
 
 def is_program_class(kind: type) -> bool:

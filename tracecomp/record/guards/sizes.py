@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.record.guards.reads import Rows
+from tracecomp.record.guards.read_steps import Rows
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.size_range import Conditions
