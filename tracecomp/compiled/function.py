@@ -21,7 +21,7 @@ from tracecomp.base.locks import Lock
 from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled import stance
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
-from tracecomp.compiled.budget import Budget
+from tracecomp.compiled.budget import Budget, Rent
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.native_call import call_code, fast_record
@@ -78,6 +78,7 @@ class Compiled:
         self.recordings = 0
         self._unserved = 0
         self._budget = self._new_budget()
+        self._rent = Rent()
         self._learned = Learned(dynamic)
         self._lock = Lock()
         self._chain: list[Any] = []
@@ -99,15 +100,14 @@ class Compiled:
         # The recordings in order of use. Each checks its guards; one whose guards hold may still meet another value
         # (``bool(t)``), and the next check then knows that value.
         known: dict[int, Any] = {}
-        reason = new = None
+        reason = new = missed = None
         for entry in entries:
             recording = entry.recording
             miss = recording.guards.miss(structure, leaves)
             if miss is not None:
                 if reason is None:
                     reason = miss
-                    if not self._budget.closed:
-                        self._learned.missed(recording, leaves)
+                    missed = recording
                 continue
             if known and not recording.allows(known):
                 continue
@@ -122,8 +122,8 @@ class Compiled:
                 self._learned.follow = True
                 reason = reason or "numbers it reads become inputs"
                 continue
-            if not self._is_ready(entry, leaves) and not self._allows():
-                return self._decline("these sizes need another program")(*args, **kwargs)
+            if not (self._is_ready(entry, leaves) or self._allows() or self._budget.buys(entry.rent, entry.calls())):
+                return self._budget.eagerly(self.fn, args, kwargs, entry.rent)
             held, found = self._run(entry, leaves, (args, kwargs))
             if held == len(recording.predicates):  # the call is done
                 self._fitted(entry, leaves)
@@ -137,7 +137,7 @@ class Compiled:
             new = (recording.predicates[held], found)
             self._learned.another_path(*new)
             reason = f"the value at {new[0].source} was {found}, a path not seen before"
-        return self._record(args, kwargs, entries, reason, new)
+        return self._record(args, kwargs, entries, reason, new, missed)
 
     @staticmethod
     def _is_ready(entry: Entry, leaves: Leaves) -> bool:
@@ -256,6 +256,7 @@ class Compiled:
             self.eager_because = None
             self.__call__ = self._general
         self._budget = self._new_budget()
+        self._rent = Rent()
         self._relink()
 
     @property
@@ -293,6 +294,8 @@ class Compiled:
                 entry.fast = fast_record(entry.plan, leaves, code)
                 if self.__call__ == self._general:
                     self.__call__ = code.builtin(self._general, self._chain)
+            if code is not None and entry.fast is None:
+                entry.watch_state(code)
             self._relink()
 
     def _relink(self) -> None:
@@ -306,15 +309,17 @@ class Compiled:
 
     def _record(
         self, args: tuple[object, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
-        seen: tuple[SeenValue, Any] | None,
+        seen: tuple[SeenValue, Any] | None, missed: Recording | None,
     ) -> Any:  # fmt: skip
         """Record the call, which none of ``tried`` fits, and keep the recording; run as Python if more would not help.
 
-        ``seen``: this call had another value at a place where Python needs one.
+        ``seen``: this call had another value at a place where Python needs one. ``missed``: the first of ``tried``.
         """
         with self._lock:
             run = self._instead(args, kwargs, tried, reason)
             if run is None:
+                if missed is not None:
+                    self._learned.missed(missed, flatten_call(args, kwargs)[1])
                 return self._make_recording(args, kwargs, reason, seen)
         return run(*args, **kwargs)  # without the lock: the function may wait for another thread that calls it
 
@@ -329,7 +334,10 @@ class Compiled:
             return fn  # there is nothing to compute
         if not stance.current.records(self._name) or self._at_limit(reason):
             return fn
-        return None if self.fullgraph or self._allows() else self._decline(reason or "")
+        budget = self._budget
+        if self.fullgraph or self._allows() or (budget.served and budget.buys(self._rent, budget.served)):
+            return None
+        return self._decline(reason or "")
 
     def _make_recording(
         self, args: tuple[object, ...], kwargs: dict[str, object], reason: str | None,
@@ -440,10 +448,10 @@ class Compiled:
         with self._lock:
             if not self._budget.closed and self._count_unserved() >= self._most and not self.fullgraph:
                 self._stop(reason)
-        return lambda *args, **kwargs: self._budget.eagerly(self.fn, args, kwargs)
+        return lambda *args, **kwargs: self._budget.eagerly(self.fn, args, kwargs, self._rent)
 
     def _stop(self, reason: str) -> None:
-        """Record and compile no more. Recordings that have served calls stay."""
+        """Record and compile no more, unless later calls pay for it. Recordings that have served calls stay."""
         self._budget.closed = True
         cause, remedy = self._learned.cause(self._name, self.entries, reason)
         self.entries = [e for e in self.entries if e.calls()]

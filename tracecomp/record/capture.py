@@ -16,8 +16,8 @@ from tracecomp.base.gc_pause import without_collecting
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
-from tracecomp.record.effects import Given, put_plain, put_plain_for
-from tracecomp.record.finish import Finish, plain
+from tracecomp.record.effects import Given, plain, put_plain, put_plain_for
+from tracecomp.record.finish import Finish
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.slots import StateSlot

@@ -73,7 +73,12 @@ def keep_whole(kind: type) -> None:
 
 def is_record(value: object) -> bool:
     """Whether ``flatten`` takes ``value`` apart by its attributes: dataclasses, and objects that differ per call."""
-    return is_varying(type(value)) or _is_dataclass(type(value))
+    return is_record_class(type(value))
+
+
+def is_record_class(kind: type) -> bool:
+    """Whether ``flatten`` takes objects of this class apart by their attributes."""
+    return is_varying(kind) or _is_dataclass(kind)
 
 
 def _is_dataclass(kind: type) -> bool:
@@ -96,6 +101,15 @@ def added_to(value: Any) -> tuple[str, ...]:
         return ()
     parts = parts_of(value)
     return tuple(name for name in getattr(value, "__dict__", ()) if name not in parts)
+
+
+def parts_within(value: Any) -> list[Any]:
+    """What a container or record holds."""
+    if isinstance(value, dict) and not is_record(value):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return [*value, *(getattr(value, n) for n in added_to(value))]
+    return [getattr(value, n) for n in (*parts_of(value), *added_to(value))]
 
 
 def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None = None, every: bool = False) -> Any:
