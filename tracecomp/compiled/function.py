@@ -105,9 +105,9 @@ class Compiled:
             recording = entry.recording
             miss = recording.guards.miss(structure, leaves)
             if miss is not None:
-                if reason is None:
-                    reason = miss
-                    missed = recording
+                # The first whose arguments have the same structure tells more than that theirs is another.
+                if missed is None or (missed.guards.structure != structure and recording.guards.structure == structure):
+                    reason, missed = miss, recording
                 continue
             if known and not recording.allows(known):
                 continue
