@@ -34,12 +34,12 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> Costs:
                 now[0] += making
                 yield
 
-        def slow_eagerly(self: Budget, fn: Any, args: Any, kwargs: Any) -> Any:
+        def slow_eagerly(self: Budget, fn: Any, args: Any, kwargs: Any, rent: Any = None) -> Any:
             def slow(*args: Any, **kwargs: Any) -> Any:
                 now[0] += eager
                 return fn(*args, **kwargs)
 
-            return eagerly(self, slow, args, kwargs)
+            return eagerly(self, slow, args, kwargs, rent)
 
         monkeypatch.setattr(Budget, "spending", slow_spending)
         monkeypatch.setattr(Budget, "eagerly", slow_eagerly)
@@ -99,13 +99,49 @@ def test_what_serves_calls_goes_on_as_far_as_it_has_won(costs: Costs) -> None:
     calls(compiled, words, [(x, "x" * n) for n in range(1, 5) for _ in range(12)])
     assert compiled.recordings == 4 and compiled._recompile.budget.made == FREE
     # 44 served calls have won at most 44 seconds, and 40 were spent.
-    calls(compiled, words, [(x, "y" * 20)] * 5)
+    calls(compiled, words, [(x, "y" * 20)] * 4)
     assert compiled.recordings == 5 and compiled._recompile.budget.made == FREE + 1  # its program is not paid for
-    calls(compiled, words, [(x, "y" * 21)] * 5)
+    calls(compiled, words, [(x, "y" * 21)])
     assert compiled.recordings == 5
     calls(compiled, words, [(x, "x" * n) for n in range(1, 5) for _ in range(12)])
     calls(compiled, words, [(x, "y" * 21)])
     assert compiled.recordings == 6
+
+
+def test_what_has_served_calls_gets_another_recording_when_eager_calls_have_cost_as_much(costs: Costs) -> None:
+    costs(5.0, 1.0)
+
+    compiled = torch.compile(words)
+    x = torch.ones(3)
+    calls(compiled, words, [(x, "x" * n) for n in range(1, 5) for _ in range(3)])
+    recordings: list[int] = []
+    eager_calls = 0
+    with pytest.warns(UserWarning, match="Calls that no recording matches now run eagerly"):
+        for n in range(5, 60):
+            calls(compiled, words, [(x, "x" * n)])
+            if compiled.recordings == 4 + len(recordings):
+                eager_calls += 1
+            else:
+                recordings.append(eager_calls)
+    # The first recordings have served calls, these do not: each has to be paid twice as often as the one before.
+    assert recordings == [5, 10, 20, 40]
+
+
+def test_programs_for_sizes_are_made_when_eager_calls_have_cost_as_much(costs: Costs) -> None:
+    costs(5.0, 1.0)
+
+    def step(x: Any) -> Any:
+        return x.sort(0)[0] * 2
+
+    compiled = torch.compile(step)
+    made = []
+    for n in [40, 41, *range(50, 57), *[57] * 20]:
+        calls(compiled, step, [(torch.arange(float(n)),)])
+        made.append(compiled._recompile.budget.made)
+    assert made[-20] == FREE and made[-1] > FREE
+    served = compiled.entries[0].calls()
+    calls(compiled, step, [(torch.arange(57.0),)] * 5)
+    assert compiled.entries[0].calls() == served + 5
 
 
 def test_recordings_that_have_served_stay_when_no_more_are_made(costs: Costs) -> None:

@@ -194,3 +194,40 @@ def test_what_cannot_be_captured_is_caught_by_its_name_in_pytorch() -> None:
     refused = torch.compile(lambda x: torch._dynamo.graph_break() or x, fullgraph=True)
     with pytest.raises(torch._dynamo.exc.Unsupported):
         refused(torch.ones(1))
+
+
+class Repeating(nn.Module):
+    """A module whose methods call it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(3, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.linear(x).tanh()
+
+    @torch.no_grad()
+    def generate(self, x: Any, steps: int) -> Any:
+        for _ in range(steps):
+            x = self(x)
+        return x
+
+    def fail(self, x: Any) -> Any:
+        self(x)
+        raise ValueError("after a call")
+
+
+def test_methods_of_the_module_call_the_compiled_module() -> None:
+    torch.manual_seed(0)
+    module, x = Repeating(), torch.randn(2, 3)
+    wanted = module.generate(x, 6)
+    compiled = torch.compile(module)
+    assert torch.equal(compiled.generate(x, steps=6), wanted)
+    (entry,) = compiled._compiled.entries
+    assert entry.calls() == 5
+    with pytest.raises(ValueError, match="after a call"):
+        compiled.fail(x)
+    assert "_compiled_call_impl" not in vars(module)
+    served = entry.calls()
+    assert torch.equal(module.generate(x, 6), wanted) and entry.calls() == served
+    assert compiled.generate.__name__ == "generate" and compiled.forward(x).shape == (2, 3)

@@ -149,3 +149,62 @@ def test_decoding_with_a_fresh_cache_takes_few_recordings() -> None:
     for _ in range(9):
         compiled(torch.ones(2), caches[0])
     assert compiled.recordings == before <= 8
+
+
+class CountingCache:
+    """A cache that also counts what it has taken, as those of a sliding window do."""
+
+    def __init__(self) -> None:
+        self.keys: Any = torch.zeros(0)
+        self.count = 0
+        self.most = 8
+
+    def update(self, x: Any) -> Any:
+        self.count += x.shape[0]
+        self.keys = torch.cat([self.keys, x])[-self.most :]
+        return self.keys
+
+    def size(self) -> int:
+        return self.count if self.count < self.most else self.most
+
+
+def counts_and_grows(x: Any, cache: Any) -> Any:
+    return (cache.update(x) * torch.arange(cache.size())).sum() + cache.count
+
+
+def fails_when_full(x: Any, cache: Any) -> Any:
+    cache.update(x)
+    if cache.count > 6:
+        raise ValueError("full")
+    return x * cache.count
+
+
+def test_numbers_that_grow_with_a_size_take_few_recordings() -> None:
+    compiled = torch.compile(counts_and_grows, fullgraph=True)
+    recordings = []
+    for number in range(6):
+        caches = CountingCache(), CountingCache()
+        for step in range(1 + 3 * number):
+            x = torch.full((1,), float(step))
+            assert compiled(x, caches[0]).item() == counts_and_grows(x, caches[1]).item()
+            assert vars(caches[0])["count"] == caches[1].count and type(caches[0].count) is int
+            assert caches[0].keys.tolist() == caches[1].keys.tolist()
+        recordings.append(compiled.recordings)
+    assert recordings[-1] == recordings[-2]
+
+
+def test_followed_numbers_of_objects_are_plain_after_an_error() -> None:
+    compiled = torch.compile(fails_when_full)
+    for _ in range(3):
+        caches = CountingCache(), CountingCache()
+        for step in range(9):
+            x = torch.full((1,), float(step))
+            results = []
+            for fn, cache in zip((compiled, fails_when_full), caches, strict=True):
+                try:
+                    results.append(fn(x, cache).tolist())
+                except ValueError as error:
+                    results.append(str(error))
+            assert results[0] == results[1]
+            assert [type(v) for v in vars(caches[0]).values()] == [type(v) for v in vars(caches[1]).values()]
+            assert caches[0].count == caches[1].count

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 FREE = 8
@@ -18,7 +19,7 @@ class Budget:
 
     A served call saves at most the time of an eager one. So more is made only while
     ``spent <= served * eager``: then the total is at most twice that of eager calls, beyond the first ``FREE``.
-    ``closed``: nothing more is made.
+    ``closed``: nothing more is recorded.
     This is the rent-or-buy rule (Karlin et al. 1988, "Competitive snoopy caching").
     """
 
@@ -45,17 +46,45 @@ class Budget:
         won = self.served * self._eager / max(self.declined, 1)
         return not self.closed and (self.made < FREE or self.spent <= won)
 
-    def eagerly(self, fn: Callable[..., Any], args: tuple[object, ...], kwargs: Mapping[str, object]) -> Any:
+    def eagerly(
+        self, fn: Callable[..., Any], args: tuple[object, ...], kwargs: Mapping[str, object], rent: Rent | None = None
+    ) -> Any:
         """Make a call that is not recorded or compiled, and note how long it takes."""
         start = clock()
         result = fn(*args, **kwargs)
-        self._eager += clock() - start
+        seconds = clock() - start
+        self._eager += seconds
         self.declined += 1
+        if rent is not None:
+            rent.paid += seconds
         return result
+
+    def buys(self, rent: Rent, served: int) -> bool:
+        """Whether to make another recording or program; ``served`` counts the calls of those before."""
+        price = self.spent / max(self.made, 1)
+        if rent.paid < rent.times * price:
+            return False
+        won = (served - rent.served) * self._eager / max(self.declined, 1)
+        rent.times = 1 if won >= price else 2 * rent.times
+        rent.paid, rent.served = 0.0, served
+        return True
 
     def says(self) -> str:
         """Return a text with the seconds spent and the number of recordings and programs."""
         return f"{self.spent:.1f} s on {self.made} recordings and programs"
+
+
+@dataclass
+class Rent:
+    """Seconds ``paid`` for eager calls, which another recording or program would serve if calls stayed as they are.
+
+    It is made when they are as many as one takes, or that many ``times``: twice as many after each that has not saved
+    its cost. ``served``: the calls served when the last one was made.
+    """
+
+    paid: float = 0.0
+    times: int = 1
+    served: int = 0
 
 
 class Unlimited(Budget):

@@ -94,22 +94,22 @@ class CallDispatcher:
         # The recordings in order of use. Each checks its guards; one whose guards hold may still meet another value
         # (``bool(t)``), and the next check then knows that value.
         known: dict[int, Any] = {}
-        reason = new = None
+        reason = new = missed = None
         for entry in entries:
             recording = entry.recording
             miss = recording.guards.miss(structure, leaves)
             if miss is not None:
-                if reason is None:
-                    reason = miss
-                    policy.missed(recording, leaves)
+                # The first whose arguments have the same structure tells more than that theirs is another.
+                if missed is None or (missed.guards.structure != structure and recording.guards.structure == structure):
+                    reason, missed = miss, recording
                 continue
             if known and not recording.allows(known):
                 continue
             if policy.needs_inputs(entry):
                 reason = reason or "numbers it reads become inputs"
                 continue
-            if not _is_ready(entry, leaves) and not policy.allows(entries):
-                return self._decline("these sizes need another program")(*args, **kwargs)
+            if not (_is_ready(entry, leaves) or policy.allows_program(entries, entry)):
+                return policy.budget.eagerly(self.fn, args, kwargs, entry.rent)
             held, found = self._run(entry, leaves, (args, kwargs))
             if held == len(recording.predicates):  # the call is done
                 self._fitted(entry, leaves)
@@ -123,7 +123,7 @@ class CallDispatcher:
             new = (recording.predicates[held], found)
             policy.learned.another_path(*new)
             reason = f"the value at {new[0].source} was {found}, a path not seen before"
-        return self._record(args, kwargs, entries, reason, new)
+        return self._record(args, kwargs, entries, reason, new, missed)
 
     def _run(self, entry: Entry, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
         """Call the plan of ``entry``, as one event if a profile is active."""
@@ -168,6 +168,8 @@ class CallDispatcher:
                 entry.fast = fast_record(entry.plan, leaves, code)
                 if self.__call__ == self._general:
                     self.__call__ = code.builtin(self._general, self._chain)
+            if code is not None and entry.fast is None:
+                entry.watch_state(code)
             self._relink()
 
     def _relink(self) -> None:
@@ -183,15 +185,17 @@ class CallDispatcher:
 
     def _record(
         self, args: tuple[object, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
-        seen: tuple[SeenValue, Any] | None,
+        seen: tuple[SeenValue, Any] | None, missed: Recording | None,
     ) -> Any:  # fmt: skip
         """Record the call, which none of ``tried`` fits, and keep the recording; run as Python if more would not help.
 
-        ``seen``: this call had another value at a place where Python needs one.
+        ``seen``: this call had another value at a place where Python needs one. ``missed``: the one that fits best.
         """
         with self._lock:
             run = self._instead(args, kwargs, tried, reason)
             if run is None:
+                if missed is not None:
+                    self._recompile.learned.missed(missed, flatten_call(args, kwargs)[1])
                 return self._make_recording(args, kwargs, reason, seen)
         return run(*args, **kwargs)  # without the lock: the function may wait for another thread that calls it
 
@@ -206,7 +210,7 @@ class CallDispatcher:
             return fn  # there is nothing to compute
         if not stance.current.records(self._name) or self._recompile.at_limit(self.entries, reason):
             return fn
-        return None if self.fullgraph or self._recompile.allows(self.entries) else self._decline(reason or "")
+        return None if self._recompile.allows_recording(self.entries) else self._decline(reason or "")
 
     def _make_recording(
         self, args: tuple[object, ...], kwargs: dict[str, object], reason: str | None,
@@ -236,10 +240,11 @@ class CallDispatcher:
         with self._lock:
             if self._recompile.gives_up(self.entries):
                 self._stop(reason)
-        return lambda *args, **kwargs: self._recompile.budget.eagerly(self.fn, args, kwargs)
+        policy = self._recompile
+        return lambda *args, **kwargs: policy.budget.eagerly(self.fn, args, kwargs, policy.rent)
 
     def _stop(self, reason: str) -> None:
-        """Record and compile no more. Recordings that have served calls stay."""
+        """Record and compile no more, unless later calls pay for it. Recordings that have served calls stay."""
         spent, remedy = self._recompile.close(self.entries, reason)
         self.entries = [e for e in self.entries if e.calls()]
         self._relink()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tracecomp.compiled.budget import Rent
 from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.state_rows import StateCheck
 from tracecomp.record.recording import Recording
-from tracecomp.runtime.call import take_calls
+from tracecomp.runtime.call import Code, take_calls
 
 
 @dataclass
@@ -19,8 +21,18 @@ class Entry:
     follows: bool
     plan: Plan | None = None
     fast: tuple[Any, ...] | None = None
+    state: StateCheck | None = None
+    rent: Rent = field(default_factory=Rent)
     slow_calls: int = 0
     told: int = 0
+
+    def watch_state(self, code: Code) -> None:
+        """Compare the state outside in native code from now on, as far as possible."""
+        if self.state is None:
+            reads = self.recording.guards.reads
+            self.state = reads.natively = StateCheck(reads, code)
+        if self.state.differs:
+            self.state.update()
 
     def calls(self) -> int:
         """How many calls the recording has served."""

@@ -12,14 +12,13 @@ from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled import stance
-from tracecomp.compiled.budget import Budget
+from tracecomp.compiled.budget import Budget, Rent
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.varying_values import MAX_NEEDED, Learned, needed
 from tracecomp.record.capture import Refusal, record
 from tracecomp.record.dynamic_shapes.generalize import Sized, sized
 from tracecomp.record.dynamic_shapes.padding import NotSized
-from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording, SeenValue
 
 MAX_RECORDINGS = 64
@@ -43,6 +42,7 @@ class RecompilePolicy:
         self.name: str = getattr(fn, "__name__", type(fn).__name__)
         self.fullgraph = fullgraph
         self.budget = budget
+        self.rent = Rent()
         self.learned = Learned(dynamic)
         self.misses: list[str] = []
         self.recordings = 0
@@ -53,13 +53,9 @@ class RecompilePolicy:
         """Forget what calls have shown and cost; the history for ``explain`` stays."""
         self.learned = Learned(dynamic)
         self.budget = budget
+        self.rent = Rent()
 
     # ---- while a recording is looked for
-
-    def missed(self, recording: Recording, leaves: Leaves) -> None:
-        """Learn from a call that the last used recording does not fit."""
-        if not self.budget.closed:
-            self.learned.missed(recording, leaves)
 
     def needs_inputs(self, entry: Entry) -> bool:
         """Whether to record again before ``entry`` is compiled, with the floats that Python read as inputs.
@@ -74,7 +70,17 @@ class RecompilePolicy:
 
     # ---- whether to record
 
-    def allows(self, entries: Sequence[Entry]) -> bool:
+    def allows_recording(self, entries: Sequence[Entry]) -> bool:
+        """Whether to record another call: calls have paid for it, those served or those that ran eagerly."""
+        if self.fullgraph or self._allows(entries):
+            return True
+        return self.budget.served > 0 and self.budget.buys(self.rent, self.budget.served)
+
+    def allows_program(self, entries: Sequence[Entry], entry: Entry) -> bool:
+        """Whether to compile another program of ``entry``."""
+        return self._allows(entries) or self.budget.buys(entry.rent, entry.calls())
+
+    def _allows(self, entries: Sequence[Entry]) -> bool:
         """Whether the calls served so far have paid for another recording or program."""
         served = sum(e.newly_served() for e in entries)
         self.budget.served += served
@@ -128,7 +134,7 @@ class RecompilePolicy:
 
     def _count_unserved(self, entries: Sequence[Entry]) -> int:
         """How many calls in a row no recording has served, with the present one."""
-        self.allows(entries)
+        self._allows(entries)
         self._unserved += 1
         return self._unserved
 

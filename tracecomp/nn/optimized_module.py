@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Sized
+from functools import wraps
+from types import FunctionType, MethodType
 from typing import Any
 
 from tracecomp.compiled.function import Compiled
+from tracecomp.eager.modes import modes
 from tracecomp.nn.module import Module
+from tracecomp.record.guards.ownership import is_program_code
 
 _OWN = ("_orig_mod", "_compiled", "__call__", "training")
 
@@ -16,7 +21,8 @@ class OptimizedModule(Module):
 
     Attributes are read from and written to the original module, so both always agree. Names in ``state_dict`` and
     ``named_parameters`` have the prefix ``_orig_mod.``. Hooks registered here run around the compiled call, in Python.
-    The methods of ``Compiled`` (``graphs``, ``explain``, ``profile``, ``reset``) are available here too.
+    The methods of ``Compiled`` (``graphs``, ``explain``, ``profile``, ``reset``) are available here too. Other methods
+    of the original module, as ``generate``, run as they are, and their calls of the module are compiled.
     """
 
     __slots__ = ("__call__",)  # calls without hooks go from CPython to the compiled call directly
@@ -48,7 +54,7 @@ class OptimizedModule(Module):
         if name == "_orig_mod" or "_orig_mod" not in modules:
             return super().__getattr__(name)
         try:
-            return getattr(modules["_orig_mod"], name)
+            return _with_compiled_calls(modules["_orig_mod"], self._compiled, getattr(modules["_orig_mod"], name))
         except AttributeError:
             if name.startswith("_"):
                 raise
@@ -100,6 +106,36 @@ class OptimizedModule(Module):
     def register_full_backward_hook(self, *args: Any, **kwargs: Any) -> Any:
         self.__call__ = self._call_impl
         return super().register_full_backward_hook(*args, **kwargs)
+
+
+def _with_compiled_calls(module: Module, compiled: Compiled, found: Any) -> Any:
+    """``found`` of a module; a method of the program's own such that its calls of the module are compiled."""
+    if not isinstance(found, MethodType) or found.__self__ is not module or found.__name__ == "forward":
+        return found
+    function = inspect.unwrap(found.__func__)  # under decorators such as ``no_grad``
+    if not (isinstance(function, FunctionType) and is_program_code(function.__code__, function.__globals__)):
+        return found
+
+    attributes = module.__dict__
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        attributes.pop("_compiled_call_impl", None)  # the compiled function calls the module
+        try:
+            return compiled(*args, **kwargs)
+        finally:
+            attributes["_compiled_call_impl"] = call
+
+    @wraps(found)
+    def method(*args: Any, **kwargs: Any) -> Any:
+        if modes.recorder is not None or module._compiled_call_impl is not None:
+            return found(*args, **kwargs)
+        attributes["_compiled_call_impl"] = call
+        try:
+            return found(*args, **kwargs)
+        finally:
+            attributes.pop("_compiled_call_impl", None)
+
+    return method
 
 
 def _rebuild(module: Module, compiled: Callable[[object], Compiled]) -> OptimizedModule:

@@ -16,13 +16,14 @@ from tracecomp.base.gc_pause import without_collecting
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
-from tracecomp.record.effects import Given, put_plain, put_plain_for
-from tracecomp.record.finish import Finish, plain
+from tracecomp.record.effects import Given, plain, put_plain, put_plain_for
+from tracecomp.record.finish import Finish
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.lookup import attributes_of
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.observer import Observer
-from tracecomp.record.pytree import Leaves, direct, flatten_call, paths
+from tracecomp.record.pytree import LeafPlace, Leaves, direct, flatten_call, leaf_places
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
 from tracecomp.record.shared_memory import find_shared, mergeable
@@ -51,6 +52,10 @@ def target_of(fn: Any) -> tuple[FunctionType, tuple[Any, ...]] | None:
     return (run, (fn,)) if isinstance(run, FunctionType) else None
 
 
+Replaced = tuple[object, str, object, object]
+"""A record, the attribute that holds a dynamic number during the call, that number, and the plain one."""
+
+
 def record(
     fn: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], name: str, strict: bool = True,
     derive: bool = True, places: Sequence[StateSlot] = (), follow: bool = False, varying: Varying | None = None,
@@ -64,7 +69,8 @@ def record(
     ``shared`` that share memory are views of one input.
     """
     structure, leaves = flatten_call(args, kwargs)
-    where = [p[3:] for p in paths((args, kwargs))]
+    at = leaf_places((args, kwargs))
+    where = [p.path[3:] for p in at]
     guards = Guards(structure, leaves, where, places, follow, numbers)
     recorder = Recorder(name, strict, follow, varying)
     recorder.leaves = leaves
@@ -76,15 +82,16 @@ def record(
         observer.module(module)
 
     recorder.python.on_module = on_module
-    observer.start(fn, args, kwargs)
-    modes.recorder = recorder
     unnoted = True  # whether sizes may have escaped without an effect
+    replaced: list[Replaced] = []
     try:
+        given = _bind_numbers(recorder, args, kwargs, numbers, varying, at, replaced)
+        observer.start(fn, args, kwargs)
+        modes.recorder = recorder
         _bind_memories(recorder, leaves, shared)
         bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.inputs.bind_place(place)
-        given = _bind_numbers(recorder, args, kwargs, numbers, varying, where)
         # Without collecting: finalizers of objects from outside the program would have effects in the recording.
         result = without_collecting(partial(observer.call, fn, *given))
         del given  # followed numbers are looked for below
@@ -92,6 +99,7 @@ def record(
         recording = _finished(recorder, strict, derive, finish)
         del finish  # no other name for the result either
         result = plain(result)
+        _restore(replaced)
         if isinstance(recording, Recording):
             put_plain(recorder.python.effects, (args, kwargs))
             recording.unsettled = recording.unsettled or _fill_in(recorder, places)
@@ -100,7 +108,16 @@ def record(
         return result, recording
     finally:
         modes.recorder = None
+        _restore(replaced)
         _left(recorder, (args, kwargs), places, unnoted)
+
+
+def _restore(replaced: list[Replaced]) -> None:
+    """Put back the plain numbers of attributes that the program has not set."""
+    for record, attribute, number, value in replaced:
+        if attributes_of(record).get(attribute) is number:
+            object.__setattr__(record, attribute, value)
+    replaced.clear()
 
 
 def _left(recorder: Recorder, given: Given, places: Sequence[StateSlot], unnoted: bool) -> None:
@@ -139,17 +156,34 @@ def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> BreakReason | N
 
 def _bind_numbers(
     recorder: Recorder, args: tuple[object, ...], kwargs: Mapping[str, object], numbers: Set[int],
-    varying: Varying | None, where: Sequence[str],
+    varying: Varying | None, at: Sequence[LeafPlace], replaced: list[Replaced],
 ) -> tuple[list[Any], dict[str, Any]]:  # fmt: skip
-    """The arguments of the call, with dynamic numbers for ``numbers``, and of those that are sizes."""
+    """The arguments of the call, with dynamic numbers for ``numbers``, and of those that are sizes.
+
+    Attributes of records hold the dynamic numbers during the call: ``replaced`` gets their plain ones.
+    """
     sized = set() if varying is None else {h for h in varying.axes if h[0] == "number"}
-    by_position, by_name = list(args), dict(kwargs)
-    for leaf, key in direct(args, kwargs).items() if numbers or sized else ():
-        held: Any = by_name if isinstance(key, str) else by_position
+
+    def bound(leaf: int, value: Any) -> Any:
         if leaf in numbers:
-            held[key] = recorder.inputs.bind_argument_number(leaf, held[key], where[leaf])
-        elif ("number", leaf) in sized:
-            (held[key],) = recorder.sizes.shape_for(("number", leaf), (held[key],))
+            return recorder.inputs.bind_argument_number(leaf, value, at[leaf].path[3:])
+        (size,) = recorder.sizes.shape_for(("number", leaf), (value,))
+        return size
+
+    by_position, by_name = list(args), dict(kwargs)
+    wanted = {*numbers, *(leaf for _, leaf in sized)}
+    for leaf, key in direct(args, kwargs).items() if wanted else ():
+        if leaf in wanted:
+            held: Any = by_name if isinstance(key, str) else by_position
+            held[key] = bound(leaf, held[key])
+    for leaf in sorted(wanted):
+        record, name = at[leaf].record, at[leaf].name
+        # A record that is there twice has its numbers already.
+        if record is not None and not any(record is r and name == n for r, n, *_ in replaced):
+            value = attributes_of(record)[name]
+            number = bound(leaf, value)
+            object.__setattr__(record, name, number)
+            replaced.append((record, name, number, value))
     return by_position, by_name
 
 

@@ -15,6 +15,7 @@ from tracecomp.base.user_warnings import place_of
 from tracecomp.record.guards.ownership import is_program_class
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.snapshots import plain_value
+from tracecomp.record.pytree import is_record
 
 Given = tuple[tuple[Any, ...], dict[str, Any]]
 
@@ -78,7 +79,8 @@ def _slots_of(kind: type) -> Sequence[str]:
 
 
 def _replace(owner: object, seen: set[int] | None) -> None:
-    """Put plain numbers into ``owner``, and into lists and dicts there that were not ``seen``; None leaves those."""
+    """Put plain numbers into ``owner``, and into lists, dicts and records there that were not ``seen``; None leaves
+    those."""
     if seen is not None:
         if id(owner) in seen:
             return
@@ -101,12 +103,19 @@ def _replace(owner: object, seen: set[int] | None) -> None:
             written_in_c(held, "__setitem__")(held, key, found)
 
 
+def plain(result: object) -> Any:
+    """``result`` with plain numbers in place of followed ones; what the program can change stays the same object."""
+    return _plain(result, set())
+
+
 def _plain(value: object, seen: set[int] | None) -> Any:
-    """``value`` with plain numbers in place of followed ones, also within tuples; lists and dicts stay objects."""
-    if type(value) is tuple:
-        found = tuple(_plain(x, seen) for x in value)
-        return found if any(a is not b for a, b in zip(found, value, strict=True)) else value
-    if isinstance(value, list | dict):
+    """``value`` with plain numbers in place of followed ones, also within tuples; lists, dicts and records stay."""
+    if type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+        found = [_plain(x, seen) for x in value]
+        if all(a is b for a, b in zip(found, value, strict=True)):
+            return value
+        return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
+    if isinstance(value, list | dict) or is_record(value):
         if seen is not None:
             _replace(value, seen)
         return value

@@ -24,8 +24,9 @@ from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.lookup import attributes_of
 from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.slots import StateSlot
+from tracecomp.record.guards.varying_objects import rebuilds
 from tracecomp.record.observer import Observer
-from tracecomp.record.pytree import Leaves, added_to, containers_of, flatten, opened, parts_of, unflatten
+from tracecomp.record.pytree import Leaves, added_to, containers_of, flatten, opened, parts_of, parts_within
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebased, Rebound, Recording, Repeated, SeenValue
 from tracecomp.record.results import Common, Followed, Found, Held, Passed, Plain, Result, Results
@@ -41,15 +42,6 @@ KINDS = ("argument", "state", "memory", "place", "grad", "host", "size", "number
 def _is_there(place: StateSlot, n: int) -> bool:
     """Whether a place still has the same number of tensors and numbers: a shortened list is not a settled state."""
     return n < len(place.leaves())
-
-
-def plain(result: object) -> Any:
-    """``result`` with plain numbers in place of followed ones."""
-    leaves: list[Any] = []
-    structure = flatten(result, leaves, every=True)
-    if not any(type(x) in (SymScalar, SymInt) for x in leaves):
-        return result
-    return unflatten(structure, [x.value if type(x) in (SymScalar, SymInt) else x for x in leaves])
 
 
 def _leaves_history(where: str) -> BreakReason:
@@ -70,7 +62,8 @@ class Finish:
         self.numbers = {id(t): i for i, t in reversed(list(enumerate(leaves)))}
         self.numbers.update({id(t): i for i, t in recorder.inputs.arrays.items()})
         self.holders: dict[int, Binding] = {}
-        self.repeated: dict[int, list[Any] | dict[Any, Any]] = {}  # left in several places, by identity
+        self.repeated: dict[int, object] = {}  # left in several places, by identity
+        self.cyclic: set[int] = set()  # what the call makes that holds itself
         self.containers: dict[int, Common] = {}
         self.sources = self._sources()
         self.derivation = Derivation(recorder, observer, self.outputs, self.sources, self._holder, self._add)
@@ -293,6 +286,8 @@ class Finish:
     def _made_objects(self, leaves: Leaves) -> BreakReason | None:
         """Return a reason if an object made in the call outlives it, so that every call would have to make one."""
         for x in leaves:
+            if id(x) in self.cyclic:
+                return BreakReason(f"returns a {type(x).__name__} made in the call that holds itself", Section.STATE)
             if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
                 continue
             if self._is_one_object(x) or id(x) in self.observer.known or id(x) in self.numbers:
@@ -305,31 +300,44 @@ class Finish:
         return None
 
     def _find_repeated(self) -> None:
-        """Find the lists and dicts made in the call that it leaves behind in several places, as one object."""
+        """Find the containers and objects made in the call that it leaves behind in several places, as one object.
+
+        Their classes are taken apart from now on: every call makes such objects of their attributes.
+        """
         met: set[int] = set()
+        above: set[int] = set()
 
         def walk(value: object) -> None:
-            if self._is_outside(value) or not opened(type(value)):
+            kind = type(value)
+            if self._is_outside(value) or not (opened(kind) or (self._is_new(value) and rebuilds(kind))):
                 return
-            if isinstance(value, list | dict):
+            if id(value) in above:
+                self.cyclic.add(id(value))
+                return
+            if not isinstance(value, tuple):
                 if id(value) in met:
                     self.repeated[id(value)] = value
                     return
                 met.add(id(value))
-            # Objects with structure are containers.
-            for item in value.values() if isinstance(value, dict) else value:  # type: ignore[attr-defined]
-                walk(item)
+            above.add(id(value))
+            for part in parts_within(value):
+                walk(part)
+            above.discard(id(value))
 
         for value in (self.result, *[e.args for e in self.recorder.python.effects]):
             walk(value)
 
+    def _is_new(self, value: object) -> bool:
+        """Whether an object was made in the call."""
+        return id(value) not in self.observer.known and id(value) not in self.numbers
+
     def _built(self, value: object) -> tuple[Any, list[Any]]:
-        """Structure and leaves of a repeated list or dict."""
+        """Structure and leaves of a repeated container or object."""
         kept: list[Any] = []
         return flatten(value, kept, lambda x: x is not value and self._is_one_object(x), every=True), kept
 
     def _is_one_object(self, value: object) -> bool:
-        return self._is_outside(value) or id(value) in self.repeated
+        return self._is_outside(value) or id(value) in self.repeated or id(value) in self.cyclic
 
     def _is_outside(self, value: object) -> bool:
         """Whether a list, dict or dataclass was there before the call: a later call means the one there then."""

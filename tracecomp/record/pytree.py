@@ -6,7 +6,7 @@ import dataclasses
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tracecomp.eager.size import Size
 from tracecomp.record.same_values import Keys
@@ -73,7 +73,12 @@ def keep_whole(kind: type) -> None:
 
 def is_record(value: object) -> bool:
     """Whether ``flatten`` takes ``value`` apart by its attributes: dataclasses, and objects that differ per call."""
-    return is_varying(type(value)) or _is_dataclass(type(value))
+    return is_record_class(type(value))
+
+
+def is_record_class(kind: type) -> bool:
+    """Whether ``flatten`` takes objects of this class apart by their attributes."""
+    return is_varying(kind) or _is_dataclass(kind)
 
 
 def _is_dataclass(kind: type) -> bool:
@@ -96,6 +101,15 @@ def added_to(value: Any) -> tuple[str, ...]:
         return ()
     parts = parts_of(value)
     return tuple(name for name in getattr(value, "__dict__", ()) if name not in parts)
+
+
+def parts_within(value: Any) -> list[Any]:
+    """What a container or record holds."""
+    if isinstance(value, dict) and not is_record(value):
+        return list(value.values())
+    if isinstance(value, list | tuple):
+        return [*value, *(getattr(value, n) for n in added_to(value))]
+    return [getattr(value, n) for n in (*parts_of(value), *added_to(value))]
 
 
 def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None = None, every: bool = False) -> Any:
@@ -264,29 +278,43 @@ def _build_with(structure: With, leaves: Iterator[Any]) -> Any:
     return value
 
 
-def paths(value: Any, prefix: str = "", above: tuple[object, ...] = ()) -> list[str]:
-    """How each leaf is reached, in the order of ``flatten``: ``[0].x['w']``."""
+class LeafPlace(NamedTuple):
+    """How a leaf is reached, ``[0].x['w']``, and the record of which it is an attribute, if it is one of a record."""
+
+    path: str
+    record: object = None
+    name: str = ""
+
+
+def leaf_places(value: Any, at: LeafPlace = LeafPlace(""), above: tuple[object, ...] = ()) -> list[LeafPlace]:  # noqa: B008
+    """The places of the leaves, in the order of ``flatten``."""
     if any(value is x for x in above):
-        return [prefix]
-    own = _paths(value, prefix, above)
+        return [at]
+    own = _places(value, at, above)
     held, above = getattr(value, "__dict__", {}), (*above, value)
-    attributes = [(f"{prefix}.{name}", held.get(name, ABSENT)) for name in _read.get(type(value), ())]
-    return own + [path for name, x in attributes for path in paths(x, name, above)]
+    added = [(LeafPlace(f"{at.path}.{name}"), held.get(name, ABSENT)) for name in _read.get(type(value), ())]
+    return own + [found for below, x in added for found in leaf_places(x, below, above)]
 
 
-def _paths(value: Any, prefix: str, above: tuple[object, ...]) -> list[str]:
-    kind = type(value)
+def paths(value: Any) -> list[str]:
+    """How each leaf is reached."""
+    return [place.path for place in leaf_places(value)]
+
+
+def _places(value: Any, at: LeafPlace, above: tuple[object, ...]) -> list[LeafPlace]:
+    kind, path = type(value), at.path
     if kind in _MAPPINGS:
-        items = [(f"{prefix}[{k!r}]", v) for k, v in value.items()]
+        items = [(LeafPlace(f"{path}[{k!r}]"), v) for k, v in value.items()]
     elif isinstance(value, tuple) and hasattr(value, "_fields"):
-        items = [(f"{prefix}.{k}", v) for k, v in zip(value._fields, value, strict=True)]
+        items = [(LeafPlace(f"{path}.{k}"), v) for k, v in zip(value._fields, value, strict=True)]
     elif kind in _SEQUENCES:
-        items = [(f"{prefix}[{i}]", v) for i, v in enumerate(value)]
+        items = [(LeafPlace(f"{path}[{i}]"), v) for i, v in enumerate(value)]
     elif is_record(value):
-        items = [(f"{prefix}.{name}", getattr(value, name)) for name in parts_of(value)]
+        held = vars(value) if is_varying(kind) else {n: getattr(value, n) for n in parts_of(value)}
+        items = [(LeafPlace(f"{path}.{n}", value, n), v) for n, v in held.items()]
     elif hasattr(kind, "__tensor_flatten__"):
-        items = [(f"{prefix}.{n}", getattr(value, n)) for n in value.__tensor_flatten__()[0]]
+        items = [(LeafPlace(f"{path}.{n}"), getattr(value, n)) for n in value.__tensor_flatten__()[0]]
     else:
-        return [prefix]
+        return [at]
     above = (*above, value) if is_varying(kind) else above
-    return [path for name, v in items for path in paths(v, name, above)]
+    return [found for below, v in items for found in leaf_places(v, below, above)]

@@ -21,6 +21,8 @@ from tracecomp.runtime.threadstate import MODES_KEY
 
 _METH_FASTCALL_KEYWORDS = 0x82
 """CPython's flags of a builtin that takes an array of arguments and keywords' names."""
+_METH_NOARGS = 0x4
+"""CPython's flag of a builtin without arguments."""
 
 Array = np.ndarray[Any, Any]
 
@@ -57,6 +59,7 @@ class Code:
         text = module_text(call_stub.call_text(fields, counts, this_interpreter()))
         self._library = load([compiler.object_code(text, compiler.host_target())])
         self._method = MethodDef(b"call", self._library.address(call_stub.FAST), _METH_FASTCALL_KEYWORDS, None)
+        self._comparison = MethodDef(b"same", self._library.address(call_stub.SAME), _METH_NOARGS, None)
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,
             "tensor_type": tensor, "new_object": object.__new__, "modes_key": MODES_KEY,
@@ -68,6 +71,10 @@ class Code:
     def builtin(self, general: Callable[..., object], chain: Sequence[object]) -> Callable[..., Any]:
         """A function that runs the first of ``chain``'s records that fits a call, or else ``general``."""
         return builtin(self._method, (general, chain))
+
+    def comparison(self, record: tuple[Array, list[Any]]) -> Callable[[], bool]:
+        """A function that tells whether the state that a finished ``record`` describes is unchanged."""
+        return builtin(self._comparison, record)
 
 
 class Record:

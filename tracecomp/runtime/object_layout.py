@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Sequence
 from functools import cache
 from sys import getrefcount
+from types import MemberDescriptorType
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -25,6 +26,27 @@ def field_offsets(made: object, fields: Sequence[str]) -> dict[str, int]:
             return {}
         offsets[name] = 8 * found[0]
     return offsets
+
+
+class _Slots:
+    __slots__ = ("one", "other")
+
+
+def slot_offset(descriptor: MemberDescriptorType) -> int | None:
+    """Offset of a slot in objects of its class, as its descriptor has it; None where that is not known."""
+    kind, offset = _member(descriptor)
+    return offset if _members_are_known() and kind == _member(vars(_Slots)["one"])[0] else None
+
+
+@cache
+def _members_are_known() -> bool:
+    return field_offsets(_Slots(), _Slots.__slots__) == {n: _member(vars(_Slots)[n])[1] for n in _Slots.__slots__}
+
+
+def _member(descriptor: MemberDescriptorType) -> tuple[int, int]:
+    """The kind of a slot, a number of CPython's, and its offset."""
+    member = word_at(descriptor, call_tables.DESCRIPTOR_MEMBER)
+    return word_at(member, call_tables.MEMBER_KIND) % (1 << 32), word_at(member, call_tables.MEMBER_OFFSET)
 
 
 @cache

@@ -2,8 +2,9 @@
 
 ``tc_fast`` is the body of a builtin whose self is the tuple ``(general, chain)``: ``chain`` lists records as tuples
 that begin with the record's memory. It runs the first record that fits the call; when none does, it calls ``general``
-with the same arguments. Reading numbers and making arrays may run Python code: the addresses are then collected and the
-guards checked again. The tables of a record are rows of the words named below.
+with the same arguments. Reading numbers and making arrays may run Python code: the addresses are collected, and the
+guards checked, again. The tables of a record are rows of the words named below. ``tc_same`` is a builtin that only
+tells whether the state outside is as in a record.
 
 Signals are checked first: loops in C, such as that of ``map``, never check them, and would not react to Ctrl-C.
 """
@@ -18,6 +19,7 @@ from tracecomp.codegen.calls.call_tables import (
     ARRAY_DATA,
     ARRAY_WEAK,
     C_CONTIGUOUS,
+    GLOBALS,
     LIST_ITEMS,
     LIST_SIZE,
     OWNED,
@@ -32,6 +34,7 @@ from tracecomp.codegen.threads import sync
 from tracecomp.codegen.threads.entry import run_entry, run_unlocked
 
 FAST = "tc_fast"
+SAME = "tc_same"
 
 SYMBOLS = (
     "Py_IncRef", "Py_DecRef", "PyThreadState_GetDict", "PyDict_GetItem", "PyObject_GetItem", "PyObject_GetAttr",
@@ -68,7 +71,7 @@ class _CallStub(CallGuards):
         """The module's functions."""
         parts = (
             self._layout(), self._check(), self._fill(), self._prepared(), self._memory(), self._run(), self._result(),
-            self._call(),
+            self._call(), self._same(),
         )  # fmt: skip
         return _DECLARATIONS + "\n".join(parts)
 
@@ -372,6 +375,18 @@ class _CallStub(CallGuards):
         a.do(f"call void @Py_DecRef(ptr {holder})")
         a.do(f"ret ptr {returned}")
         return a.text(f"define ptr @{FAST}(ptr %self, ptr %args, i64 %count, ptr %names) #1")
+
+    def _same(self) -> str:
+        """A builtin without arguments, whose self begins with a record's memory: whether state is as recorded."""
+        a = Assembler()
+        record = a.load("ptr", a.load("ptr", "%self", self.python.tuple_items), ARRAY_DATA)
+        objects = a.load("ptr", record, header("objects"))
+        fits = a.let(f"call i1 @tc.check(ptr {objects}, ptr {record}, ptr null, i64 0)")
+        yes, no = (a.load("ptr", objects, 8 * GLOBALS.index(name)) for name in ("true", "false"))
+        answer = a.let(f"select i1 {fits}, ptr {yes}, ptr {no}")
+        a.do(f"call void @Py_IncRef(ptr {answer})")
+        a.do(f"ret ptr {answer}")
+        return a.text(f"define ptr @{SAME}(ptr %self, ptr %unused) #1")
 
 
 def call_text(fields: Mapping[str, int], counts: Mapping[str, int], python: Interpreter) -> str:

@@ -55,14 +55,16 @@ def _counts(values: list[int]) -> bool:
 
 @cache
 def field_offset(field: str) -> int | None:
-    """Offset of the code or the defaults in a function object."""
+    """Offset of the code, the defaults or a name in a function object."""
     if sys.implementation.name != "cpython":
         return None
 
     def probe(x: object = (1.5,), *, y: object = (2.5,)) -> Any:
         return x, y
 
-    held = getattr(probe, field)
+    held = getattr(probe, field, None)
+    if held is None:
+        return None
     size = FunctionType.__basicsize__
     words = (ctypes.c_uint64 * (size // 8)).from_address(id(probe))
     found = [8 * n for n, word in enumerate(words) if word == id(held)]

@@ -107,6 +107,11 @@ class Slot(Step[object, str]):
     def fetch(self, owner: object) -> Any:
         return getattr(owner, self.key, MISSING)
 
+    def row(self, rows: Rows, owner: object, value: object) -> bool:
+        if self.key == "__class__":
+            return type(owner) is value and rows.word(owner, "class", value)
+        return rows.word(owner, self.key, value)
+
 
 class Held(Step[CellType, str]):
     """The contents of a closure cell."""

@@ -7,7 +7,7 @@ a list that was replaced by an equal one is still valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
@@ -124,14 +124,16 @@ class Read:
         moved = bool(after != before) and alike(before, after)
         return place if moved and self.miss(owner) is not None else None
 
+    def row(self, rows: Rows, owner: object, now: object) -> bool:
+        """Have native code compare the present value, without what is below; False where only Python can."""
+        if self.step is not None and not self.step.row(rows, owner, now):
+            return False
+        return not (self.kind is type and is_opened(type(now))) or rows.word(now, "class", type(now))
+
     def native(self, rows: Rows, owner: object) -> bool:
         """Have native code compare this and all below; False where only Python can."""
         now = self.fetch(owner)
-        if self.step is not None and not self.step.row(rows, owner, now):
-            return False
-        if self.kind is type and is_opened(type(now)) and not rows.word(now, "class", type(now)):
-            return False
-        return all(child.native(rows, now) for child in self.children.values())
+        return self.row(rows, owner, now) and all(child.native(rows, now) for child in self.children.values())
 
     def walk(self) -> Iterator[Read]:
         """This read and all below."""
@@ -152,6 +154,8 @@ class Reads:
         self.seen_arrays: set[int] = set()  # arrays among the arguments, by identity, that numpy reads or writes
         self.array_lines: set[int] = set()  # lines that read the contents of arrays among the arguments
         self._roots: dict[int, Read] = {}
+        self.natively: Callable[[], Sequence[tuple[Read, object]] | None] | None = None
+        """Compares most reads in native code: the reads that are left, with their owners, or None if one differs."""
 
     def root(self, value: object, where: str) -> Read:
         """The read of ``value``, a constant object."""
@@ -161,12 +165,16 @@ class Reads:
         return found
 
     def check(self, leaves: Leaves) -> str | None:
-        for root in self._roots.values():
-            for child in root.children.values():
-                found = child.miss(root.value)
-                if found is not None:
-                    return found
+        left = None if self.natively is None else self.natively()
+        for read, owner in self._first() if left is None else left:
+            found = read.miss(owner)
+            if found is not None:
+                return found
         return None
+
+    def _first(self) -> Iterator[tuple[Read, object]]:
+        """The reads from the roots, with their owners."""
+        return ((child, root.value) for root in self._roots.values() for child in root.children.values())
 
     @property
     def missed(self) -> Set[int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
 from dataclasses import dataclass
 from types import CellType
 from typing import Any
@@ -38,7 +37,7 @@ class StateSlot:
     ``where`` names it to people.
     """
 
-    mapping: MutableMapping[str, Any]
+    mapping: dict[str, Any]
     key: str
     where: str
     in_module: bool = False
@@ -49,7 +48,10 @@ class StateSlot:
         return slot_id(self.mapping, self.key)
 
     def value(self, default: object = None) -> Any:
-        return self.mapping.get(self.key, default)
+        # Not by methods of a class of the program's own: the place is the entry itself.
+        if isinstance(self.mapping, Contents):
+            return self.mapping.get(self.key, default)
+        return dict.get(self.mapping, self.key, default)
 
     def leaves(self) -> list[Any]:
         """The current contents, flattened from tuples, lists and dicts."""
@@ -67,7 +69,11 @@ class StateSlot:
 
     def put(self, value: object, same_object: bool) -> None:
         """Hold ``value`` from now on; with ``same_object``, lists and dicts that are here get new contents."""
-        self.mapping[self.key] = _assigned(self.value(), value) if same_object else value
+        new = _assigned(self.value(), value) if same_object else value
+        if isinstance(self.mapping, Contents):
+            self.mapping[self.key] = new
+        else:
+            dict.__setitem__(self.mapping, self.key, new)
         if self.in_module:
             module_changes.epoch += 1
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from tracecomp.record.guards.guards import Guards
-from tracecomp.record.pytree import direct, flatten_call
+from tracecomp.record.pytree import direct, flatten_call, leaf_places
 from tracecomp.record.symbolic.sym_scalar import followed
 
 DATA, SIZE, CONSTANT = "data", "size", "constant"
@@ -33,7 +33,7 @@ class VaryingNumbers:
             return set()
         structure, leaves = flatten_call(args, kwargs)
         for g in guards:
-            for i in g.moved_numbers(structure, leaves) & direct(args, kwargs).keys():
+            for i in g.moved_numbers(structure, leaves) & _followable(args, kwargs):
                 self._follow.setdefault((structure, i), DATA)
         return {i for i in self._how(structure, DATA) if followed(leaves[i])}
 
@@ -50,3 +50,9 @@ class VaryingNumbers:
 
     def _how(self, structure: object, how: str) -> Set[int]:
         return {i for (known, i), follow in self._follow.items() if follow == how and known == structure}
+
+
+def _followable(args: tuple[object, ...], kwargs: Mapping[str, object]) -> Set[int]:
+    """The leaves that are arguments themselves, or attributes of records."""
+    held = {n for n, place in enumerate(leaf_places((args, kwargs))) if place.record is not None}
+    return held | direct(args, kwargs).keys()

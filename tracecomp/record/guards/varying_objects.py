@@ -1,7 +1,8 @@
 """Classes whose objects differ between calls although they are alike, as a new cache for each request.
 
-An object among the arguments is guarded by identity at first. If a later call has a different object of the class,
-objects of the class are taken apart from then on: every attribute is guarded, and its tensors are arguments.
+An object among the arguments is guarded by identity at first. If a later call has a different object of the class, or
+the program makes one that outlives the call, objects of the class are taken apart from then on: every attribute is
+guarded, and its tensors are arguments.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from types import MemberDescriptorType
 from typing import Any
 
 from tracecomp.record.guards.ownership import of_package
-from tracecomp.record.pytree import keep_whole, take_apart
+from tracecomp.record.pytree import is_record_class, keep_whole, take_apart
 from tracecomp.record.same_values import PLAIN
 
 _by_identity: set[type] = set()
@@ -38,6 +39,16 @@ def note_difference(before: object, now: object) -> None:
             if not dataclasses.is_dataclass(a):  # these are taken apart in any case
                 take_apart(type(a))
             stack += [(x, vars(b)[name]) for name, x in vars(a).items() if name in vars(b)]
+
+
+def rebuilds(kind: type) -> bool:
+    """Whether every call can make new objects of a class of their attributes; they are taken apart from now on."""
+    if is_record_class(kind):
+        return True
+    if not _is_plain_class(kind):
+        return False
+    take_apart(kind)
+    return True
 
 
 def use_identity(kind: type) -> None:

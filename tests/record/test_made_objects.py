@@ -1,0 +1,173 @@
+"""Objects that a compiled call makes: each call has new ones, and one object stays one wherever it is left."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import tracecomp as torch
+
+
+class Cache:
+    def __init__(self, first: Any) -> None:
+        self.first = first
+        self.items = [first]
+        self.count = 0
+
+    def add(self, x: Any) -> Cache:
+        self.items.append(x)
+        self.count += 1
+        return self
+
+
+@dataclass
+class Record:
+    value: Any
+    number: int = 0
+
+
+class Owner:
+    def __init__(self) -> None:
+        self.cache: Any = None
+        self.log: list[Any] = []
+
+
+def returned(owner: Any, x: Any) -> Any:
+    return Cache(x * 2).add(x)
+
+
+def returned_twice(owner: Any, x: Any) -> Any:
+    cache = Cache(x * 2)
+    return cache, {"again": [cache]}, cache.items
+
+
+def record_returned_twice(owner: Any, x: Any) -> Any:
+    record = Record(x * 2)
+    return record, {"again": [record]}
+
+
+def record_kept_and_returned(owner: Any, x: Any) -> Any:
+    record = Record(x * 2)
+    owner.log.append(record)
+    return record
+
+
+def within_each_other(owner: Any, x: Any) -> Any:
+    inner = Cache(x)
+    return Cache(Record(inner)).add(inner)
+
+
+def holds_itself(owner: Any, x: Any) -> Any:
+    cache = Cache(x * 2)
+    cache.items.append(cache)
+    return cache
+
+
+def two_that_hold_each_other(owner: Any, x: Any) -> Any:
+    one, other = Cache(x), Cache(x + 1)
+    one.first, other.first = other, one
+    return one, other
+
+
+def made_once(owner: Any, x: Any) -> Any:
+    if owner.cache is None:
+        owner.cache = Cache(x)
+    owner.cache.add(x * 2)
+    return owner.cache
+
+
+def made_changed_and_kept(owner: Any, x: Any) -> Any:
+    owner.cache = Cache(x)
+    owner.cache.add(x + 1)
+    owner.log.append(owner.cache)
+    owner.cache.add(x + 2)
+    return owner.cache.items[-1]
+
+
+def kept_twice(owner: Any, x: Any) -> Any:
+    cache = Cache(x)
+    owner.log.append(cache)
+    cache.add(x)
+    owner.log.append(cache.add(x * 3))
+    return cache
+
+
+def with_a_parent(owner: Any, x: Any) -> Any:
+    cache = Cache(x)
+    parent = Cache(cache)
+    cache.parent = parent  # type: ignore[attr-defined]
+    owner.cache = parent
+    return cache.first
+
+
+def in_a_dictionary(owner: Any, x: Any) -> Any:
+    cache = Cache(x)
+    owner.cache = {"one": cache, "all": [cache, cache]}
+    del cache.count
+    return x
+
+
+def grows(owner: Any, x: Any) -> Any:
+    if not owner.log:
+        owner.log.append(Cache(x))
+    else:
+        owner.log[-1].add(x)
+        owner.log = [*owner.log, owner.log[-1]]
+    return owner.log[-1].first * 2
+
+
+def as_an_attribute_of_a_tensor(owner: Any, x: Any) -> Any:
+    y = x * 2
+    y.cache = Cache(x)
+    return y, y.cache
+
+
+PROGRAMS: list[Callable[[Any, Any], Any]] = [
+    returned, returned_twice, record_returned_twice, record_kept_and_returned, within_each_other, holds_itself,
+    two_that_hold_each_other, made_once, made_changed_and_kept, kept_twice, with_a_parent, in_a_dictionary, grows,
+    as_an_attribute_of_a_tensor,
+]  # fmt: skip
+
+
+def pictured(value: Any, met: dict[int, int]) -> Any:
+    """What a value is made of, with the places where an object is met again."""
+    if isinstance(value, int | float | str | type(None)):
+        return value
+    if id(value) in met:
+        return f"object {met[id(value)]}"
+    met[id(value)] = len(met)
+    if isinstance(value, torch.Tensor):
+        return value.tolist(), {k: pictured(v, met) for k, v in value.__dict__.items()}
+    if isinstance(value, list | tuple):
+        return [type(value).__name__, *[pictured(v, met) for v in value]]
+    if isinstance(value, dict):
+        return {k: pictured(v, met) for k, v in value.items()}
+    return type(value).__name__, {k: pictured(v, met) for k, v in vars(value).items()}
+
+
+@pytest.mark.filterwarnings("ignore:graph break")
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
+def test_made_objects_are_those_of_eager_mode(program: Callable[[Any, Any], Any]) -> None:
+    compiled = torch.compile(program)
+    earlier: list[Any] = []
+    for _ in range(3):
+        owner, other = Owner(), Owner()
+        for n in range(5):
+            x = torch.ones(2) * n
+            result, wanted = compiled(owner, x), program(other, x)
+            assert pictured([owner, result], {}) == pictured([other, wanted], {}), n
+            made = [r for r in (result if isinstance(result, tuple) else (result,)) if isinstance(r, Cache | Record)]
+            assert program in (made_once, grows) or not any(m is e for m in made for e in earlier)
+            earlier += made
+
+
+def test_calls_that_make_objects_are_served_by_one_recording() -> None:
+    for program in (returned, returned_twice, record_returned_twice, within_each_other):
+        compiled = torch.compile(program, fullgraph=True)
+        owner = Owner()
+        for n in range(4):
+            compiled(owner, torch.ones(2) * n)
+        assert compiled.recordings == 1, program.__name__

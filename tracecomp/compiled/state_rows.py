@@ -1,0 +1,172 @@
+"""State outside of compiled calls as words that native code compares."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from types import FunctionType, MemberDescriptorType
+from typing import Any
+
+from tracecomp.codegen.calls.call_tables import CELL_CONTENTS, DICT_SIZE, DICT_VERSION, LIST_SIZE, TYPE
+from tracecomp.record.guards.class_versions import class_version_offset, field_offset
+from tracecomp.record.guards.lookup import inherited
+from tracecomp.record.guards.reads import Read, Reads
+from tracecomp.record.guards.snapshots import MISSING
+from tracecomp.runtime.call import Code, Held, Record
+from tracecomp.runtime.call import Word as RecordWord
+from tracecomp.runtime.object_layout import Word, dictionaries_have_versions, dictionary_words, slot_offset, word_at
+
+
+class StateRows:
+    """Collects words of objects as they are now."""
+
+    def __init__(self, record: Record) -> None:
+        self.r = record
+        self._seen: set[tuple[int, str]] = set()
+        self._listed: set[int] = set()
+
+    def add(self, table: str, *words: RecordWord) -> None:
+        """Append a row to the record."""
+        self.r.add(table, *words)
+
+    def entry(self, mapping: Any, key: Any, value: Any) -> bool:
+        if not isinstance(mapping, dict) or dict.get(mapping, key, MISSING) is not value:
+            return False
+        place = (id(mapping), key)
+        if place not in self._seen:
+            self._seen.add(place)
+            self.add("names", Held(mapping), Held(key), 0 if value is MISSING else Held(value))
+        return True
+
+    def word(self, owner: object, what: str, value: object) -> bool:
+        if what == "cell_contents":
+            row: tuple[Any, ...] = (Held(owner), CELL_CONTENTS, Held(value))
+        elif what == "class":
+            row = (Held(owner), TYPE, Held(value))
+        elif what == "length":
+            size = LIST_SIZE if isinstance(owner, list) else DICT_SIZE
+            row = (Held(owner), size, value)
+        elif what == "version":
+            return self._unchanged(owner)
+        elif what == "class_version":
+            offset = class_version_offset()
+            if not value or offset is None:
+                return False
+            row = (Held(owner), offset, word_at(owner, offset))
+        else:
+            offset = field_offset(what) if isinstance(owner, FunctionType) else _slot(type(owner), what)
+            if offset is None or value is MISSING:
+                return False
+            row = (Held(owner), offset, 0 if value is None and word_at(owner, offset) == 0 else Held(value))
+        place = (id(owner), what)
+        if place not in self._seen:
+            self._seen.add(place)
+            self.add("fields", *row)
+        return True
+
+    def _unchanged(self, dictionary: Any) -> bool:
+        """Guard all that a dictionary holds, and in which order."""
+        if (id(dictionary), "version") in self._seen:
+            return True
+        if dictionaries_have_versions():
+            words: list[Word] | None = [Word(dictionary, DICT_VERSION, word_at(dictionary, DICT_VERSION))]
+        else:
+            words = dictionary_words(dictionary)
+        if words is None:
+            return False
+        self._seen.add((id(dictionary), "version"))
+        for w in words:
+            self.add("fields", *word_row(w))
+        return True
+
+    def contents(self, value: object) -> bool:
+        if type(value) is tuple or id(value) in self._listed:
+            return True
+        self._listed.add(id(value))
+        if type(value) is list:
+            self.word(value, "length", len(value))
+            for n, item in enumerate(value):
+                self.add("elements", Held(value), 8 * n, Held(item))
+            return True
+        return type(value) in (dict, defaultdict, Counter) and self.word(value, "version", None)
+
+
+def _slot(kind: type, name: str) -> int | None:
+    """Offset of a slot in objects of a class."""
+    found = inherited(kind, name)
+    return slot_offset(found) if isinstance(found, MemberDescriptorType) else None
+
+
+def word_row(w: Word) -> tuple[Held | int, int, Held | int]:
+    """The row for a word that must be unchanged."""
+    return w.owner if isinstance(w.owner, int) else Held(w.owner), w.offset, Held(*w.kept) if w.kept else w.number
+
+
+class _NotedRows(StateRows):
+    """Notes the rows that are added."""
+
+    def __init__(self, record: Record) -> None:
+        super().__init__(record)
+        self.added: list[tuple[object, ...]] = []
+
+    def add(self, table: str, *words: RecordWord) -> None:
+        super().add(table, *words)
+        self.added.append((table, *[id(w.value) if isinstance(w, Held) else w for w in words]))
+
+
+class StateCheck:
+    """Compares what a program reads of the surrounding Python with the state of the last ``update``.
+
+    Native code compares words: that a name has the very same value, a list the same elements, a class the same version.
+    This is stricter than the reads need to be: a number may be equal and another object. ``Read`` itself compares those
+    that have changed so, those that native code does not know, and all after a word that differs.
+    """
+
+    def __init__(self, reads: Reads, code: Code) -> None:
+        self._reads = reads
+        self._code = code
+        self._rows: dict[Read, Sequence[object]] = {}
+        self._inconstant: set[Read] = set()
+        self._left: list[tuple[Read, object]] = []
+        self.differs = True
+
+    def __call__(self) -> list[tuple[Read, object]] | None:
+        """The reads to compare in Python, with their owners; None for all of them."""
+        if self.differs or not self._same():
+            self.differs = True
+            return None
+        return self._left
+
+    def update(self) -> None:
+        """Note the present state as far as it fits the reads."""
+        before = self._rows
+        found = self._collected()
+        inconstant = {read for read, rows in found.items() if before.get(read, rows) != rows}
+        if inconstant:
+            self._inconstant |= inconstant
+            found = self._collected()
+        self._rows = found
+        self.differs = False
+
+    def _collected(self) -> dict[Read, Sequence[object]]:
+        """The rows by read, in a new record."""
+        rows = _NotedRows(Record(self._code, 0, 0))
+        found: dict[Read, Sequence[object]] = {}
+        self._left = []
+
+        def collect(read: Read, owner: object) -> None:
+            now = read.fetch(owner)
+            start = len(rows.added)
+            # The call that fitted may have changed what it read.
+            fits = read.step is None or read.fits(now)
+            if not fits or read in self._inconstant or not read.row(rows, owner, now):
+                self._left.append((read, owner))
+                return
+            found[read] = rows.added[start:]
+            for child in read.children.values():
+                collect(child, now)
+
+        for root in self._reads.roots():
+            collect(root, None)
+        self._same = self._code.comparison(rows.r.finish())
+        return found
