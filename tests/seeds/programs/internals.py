@@ -1,5 +1,6 @@
 """Examples of the documents about memory, kernels, extensions and TorchScript."""
 
+import ctypes
 import io
 from pathlib import Path
 
@@ -227,3 +228,22 @@ def dimensions_have_no_names(run):
     with pytest.raises(TypeError):
         torch.zeros(2, 3).sum("N")
     return tensor(2, 3).movedim(1, 0)
+
+
+@program("002:4555, 002:4796-4804", compiles=False)
+def elements_by_address(run):
+    """What a C++ accessor does: an element's address is the start, and strides times indices."""
+    base = tensor(4, 6)
+    found = []
+    for x in (base, base.t(), base[1:, ::2], base.double()):
+        number = {4: ctypes.c_float, 8: ctypes.c_double}[x.element_size()]
+        start, (rows, columns) = x.data_ptr(), x.stride()
+
+        def element(i, j, start=start, rows=rows, columns=columns, number=number):
+            return number.from_address(start + (i * rows + j * columns) * ctypes.sizeof(number))
+
+        assert all(element(i, j).value == float(x[i, j]) for i in range(x.size(0)) for j in range(x.size(1)))
+        element(1, 1).value = 0.5  # a write through the address is a write to the tensor
+        found.append(x.clone())
+    assert base.data_ptr() == base.t().data_ptr() and base[1:].data_ptr() - base.data_ptr() == 6 * 4
+    return found

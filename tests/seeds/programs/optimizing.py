@@ -185,3 +185,13 @@ def two_sigmoid_layers_on_variables(run):
         return loss.detach()
 
     return [step() for _ in range(10)], w1.detach(), str(w1)
+
+
+@program("002:410-422")
+def fused_adam(run):
+    results = []
+    for options in ({}, {"fused": True}, {"foreach": True}):
+        model = settle(nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2)))
+        optimizer = optim.Adam(model.parameters(), lr=0.01, weight_decay=0.1, **options)
+        results.append((losses(run, optimizer, model), [p.detach() for p in model.parameters()]))
+    return results

@@ -2,10 +2,11 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import tracecomp as torch
 from tests.seeds.harness import normal, program, settle
-from tracecomp import nn, optim
+from tracecomp import nn, optim, utils
 
 
 class Net(nn.Module):
@@ -117,3 +118,28 @@ def prefixes_and_best_models(run):
     again = nn.DataParallel(Net())
     again.load_state_dict(torch.load("best_model.pth"))
     return names, best, again(tensor(2, 10)).detach()
+
+
+@program("002:161-167, 002:209-233", compiles=False)
+def from_data_to_a_served_file(run):
+    """The way from a hub over data sets and training to a file for serving, each with torch's own part."""
+    Path("zoo").mkdir(exist_ok=True)
+    Path("zoo/hubconf.py").write_text(
+        f"from {torch.__name__} import nn\n\n\n"
+        'def head(width):\n    "A small head."\n'
+        "    return nn.Sequential(nn.Linear(width, 4), nn.Tanh(), nn.Linear(4, 1))\n"
+    )
+    model = settle(torch.hub.load("zoo", "head", source="local", width=10))
+    data = utils.data.TensorDataset(tensor(12, 10), tensor(12, 1, seed=1))
+    optimizer = optim.Adam(model.parameters(), 0.01)
+    for x, y in utils.data.DataLoader(data, batch_size=4):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    batch = torch.export.Dim("batch", min=2, max=64)
+    exported = torch.export.export(model.eval(), (tensor(4, 10),), dynamic_shapes=({0: batch},))
+    torch.export.save(exported, "model.pt2")
+    served = torch.export.load("model.pt2").module()
+    results = [served(tensor(n, 10, seed=n)).detach() for n in (4, 7)]
+    assert torch.allclose(results[1], model(tensor(7, 10, seed=7)), atol=1e-6)
+    return results

@@ -1,6 +1,7 @@
 """Whole training programs."""
 
 import argparse
+import threading
 
 import numpy as np
 
@@ -206,3 +207,92 @@ def four_part_program(run):
     again.load_state_dict(torch.load("model.pth"))
     again.eval()
     return losses, again(tensor(2, 4)).detach()
+
+
+class ParameterServer:
+    """Holds the parameters; workers fetch copies and push gradients, one at a time."""
+
+    def __init__(self, model, lr):
+        self.model, self.optimizer = model, optim.SGD(model.parameters(), lr)
+        self.lock, self.pushes = threading.Lock(), 0
+
+    def fetch(self):
+        with self.lock:
+            return {name: value.clone() for name, value in self.model.state_dict().items()}
+
+    def push(self, gradients):
+        with self.lock:
+            for p, gradient in zip(self.model.parameters(), gradients, strict=True):
+                p.grad = gradient
+            self.optimizer.step()
+            self.pushes += 1
+
+
+@program("002:62-63")
+def parameter_server(run):
+    server = ParameterServer(settle(nn.Linear(4, 1)), 0.05)
+    replicas = [settle(nn.Linear(4, 1)) for _ in range(3)]
+    shards = [(tensor(8, 4, seed=n), tensor(8, 1, seed=10 + n)) for n in range(3)]
+
+    @run.compile
+    def gradients_of(model, x, y):
+        return torch.autograd.grad(((model(x) - y) ** 2).mean(), tuple(model.parameters()))
+
+    for _ in range(4):
+        # Rounds: every worker has the same parameters, and gradients are pushed in the order of workers.
+        results = [None] * len(shards)
+
+        def work(n, results=results):
+            replicas[n].load_state_dict(server.fetch())
+            results[n] = gradients_of(replicas[n], *shards[n])
+
+        workers = [threading.Thread(target=work, args=(n,)) for n in range(len(shards))]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        for gradients in results:
+            server.push(gradients)
+    return server.pushes, server.fetch()
+
+
+class Map(dict):
+    """A configuration whose keys are attributes too, at every depth."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        for key, value in self.items():
+            if isinstance(value, dict):
+                self[key] = Map(value)
+
+    def __getattr__(self, name):
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+    def __setattr__(self, name, value):
+        self[name] = value
+
+
+@program("001:887-918")
+def configuration_with_attributes(run):
+    config = Map({"net": {"width": 6, "slope": 0.1}, "train": {"lr": 0.05, "steps": 3}})
+    model = settle(nn.Sequential(nn.Linear(4, config.net.width), nn.LeakyReLU(config.net.slope)))
+    x = tensor(8, 4)
+
+    @run.compile
+    def step():
+        loss = (model(x) * config.train.scale).square().mean() + config.net.slope
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for p in model.parameters():
+                p -= config.train.lr * p.grad
+        return loss.detach()
+
+    losses = []
+    for config.train.scale in (1.0, 1.0, 0.5):  # a change between calls is seen
+        losses.extend(step() for _ in range(config.train.steps))
+    assert not hasattr(config.net, "depth") and config["net"]["width"] == 6
+    return losses, dict(config.train)

@@ -41,8 +41,7 @@ class Fuser:
         self.readers = Readers(graph, overwritten)
         self.group_of = self.readers.group_of
         self.groups: dict[int, Group] = {}
-        # A bitset in one int: most groups are needed by none, and this test is the fast exit of _merge.
-        self.needed = 0  # bit per group id: another group depends on it
+        self._read_by: dict[Node, list[Node]] = {}
         self.decisions: list[Decision] = []
 
     def run(self) -> Partition:
@@ -133,14 +132,14 @@ class Fuser:
         self.groups[group.id] = group
         self.group_of[node] = group
         # Ancestors are transitive: the union of the producers' closures.
-        for producer in self.readers.producers(node):
+        producers = self.readers.producers(node)
+        for producer in producers:
             group.ancestors |= self._closure(self.group_of[producer])
-        self.needed |= group.ancestors
+            self._read_by.setdefault(producer, []).append(node)
         if not self.enabled:
             return
         # The largest transfer first: a merge may exclude a later one, and each saves the bytes it transfers.
-        found = sorted(self.readers.producers(node), key=lambda n: -n.outputs[0].type.nbytes)
-        for producer in found:
+        for producer in sorted(producers, key=lambda n: -n.outputs[0].type.nbytes):
             first, second = self.group_of[producer], self.group_of[node]
             if first is not second:
                 reason = self._try_merge(first, second)
@@ -241,23 +240,32 @@ class Fuser:
         # ``ancestors`` is the transitive closure of dependences, one bit per group id, so that _would_cycle is one
         # shift. The merged group keeps the id of ``first``; every set that has either id gets the closure of both.
         # Graph order keeps producers before consumers, which building the nest relies on.
+        brought = second.ancestors & ~first.ancestors & ~(1 << first.id)
+        # If the merge brings ``first`` no new ancestors, sets change only where ``second`` was read.
+        changed = [*first.nodes, *second.nodes] if brought else second.nodes
         first.nodes = sorted(first.nodes + second.nodes, key=self.readers.order.__getitem__)
         first.domain, first.per_row = domain, rows
         first.kind = "bilinear" if "bilinear" in (first.kind, second.kind) else first.kind
         for node in second.nodes:
             self.group_of[node] = first
         del self.groups[second.id]
-        gone, kept = 1 << second.id, 1 << first.id
-        brought = second.ancestors & ~first.ancestors & ~kept
+        gone = 1 << second.id
         first.ancestors = (first.ancestors | brought) & ~gone
-        # Most merges append an unread node to its producer: then no other set can change.
-        if not self.needed & gone and not (brought and self.needed & kept):
-            return
-        self.needed |= kept | brought
-        for group in self.groups.values():
-            if group.ancestors & (gone | kept) and group is not first:
-                # A group that depended on either now depends on both, and on everything that both needed.
-                group.ancestors = group.ancestors & ~gone | kept | first.ancestors
+        for group in self._dependents(first, changed):
+            # A group that depended on either now depends on both, and on everything that both needed.
+            group.ancestors = group.ancestors & ~gone | self._closure(first)
+
+    def _dependents(self, merged: Group, nodes: list[Node]) -> set[Group]:
+        """The other groups that depend on ``nodes`` of ``merged``, found along reads: most merges have few."""
+        found: set[Group] = {merged}
+        stack = [*nodes]
+        while stack:
+            for reader in self._read_by.get(stack.pop(), ()):
+                group = self.group_of[reader]
+                if group not in found:
+                    found.add(group)
+                    stack.extend(group.nodes)
+        return found - {merged}
 
     def _merge_siblings(self, units: list[Node]) -> None:
         """Merge kernels that read the same large value in the same order, and those whose stores interleave."""
