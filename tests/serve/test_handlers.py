@@ -81,15 +81,6 @@ def test_handlers_answer_predictions(folder: Path) -> None:
     assert server.stop() == 0
 
 
-def test_code_does_not_run_unless_it_is_allowed(tmp_path: Path) -> None:
-    trace = tmp_path / "ran"
-    archive(tmp_path / "code.mar", "main.py", {"main.py": f"open({str(trace)!r}, 'w')"})
-    server = Server(tmp_path)
-    status, content = call(server, "/predictions/code", b"")
-    assert status == 503 and b"--allow-code" in content and not trace.exists()
-    assert server.stop() == 0
-
-
 def link() -> zipfile.ZipInfo:
     made = zipfile.ZipInfo("link")
     made.external_attr = 0o120777 << 16

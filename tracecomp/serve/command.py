@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from tracecomp.base.errors import TracecompError
+from tracecomp.serve.spawner import SPAWNER
 
 _LINE = "serve a folder of models over HTTP and gRPC"
 
@@ -32,6 +33,7 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
 
 def run_serve(options: argparse.Namespace) -> int:
     """Run the server until it is stopped."""
+    SPAWNER.fork()  # it imports what workers need while this process imports the server
     try:
         server = import_module("tracecomp.serve.server")
     except ImportError as error:

@@ -41,9 +41,8 @@ class ModelMetrics:
     def __init__(self, metrics: Metrics, name: str, version: str) -> None:
         self._metrics, self._labels = metrics, (name, version)
         self.answered_count = self.failed_count = self.start_count = 0
-        self._queue, self._compute, self._rows, self._starts = (
-            one.labels(*self._labels) for one in (metrics.queue, metrics.compute, metrics.rows, metrics.starts)
-        )
+        self._queue, self._compute = metrics.queue.labels(name, version), metrics.compute.labels(name, version)
+        self._rows, self._starts = metrics.rows.labels(name, version), metrics.starts.labels(name, version)
 
     def answered(self, status: int) -> None:
         """A request has been answered with an HTTP status."""

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from tracecomp.serve import frames
 from tracecomp.serve.errors import KINDS, ServeError, Unavailable
 from tracecomp.serve.repository import Entry
 from tracecomp.serve.signature import Signature
+from tracecomp.serve.spawner import SPAWNER, Child
 from tracecomp.serve.tensors import TensorData
 
 _MOST_FAILURES = 5
@@ -45,7 +42,7 @@ class WorkerProcess:
         self.pid: int | None = None
         self._entry, self._settings, self._changed, self._started = entry, entry.settings, changed, started
         self._channel: frames.ServerChannel | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Child | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -76,7 +73,8 @@ class WorkerProcess:
             outputs = [] if "error" in header else frames.unpack(header, body)
         except TimeoutError:
             channel.close()
-            self._kill()  # it does not read the connection while it computes
+            if self._process is not None:
+                self._process.kill()  # it does not read the connection while it computes
             raise WorkerHung(f"the model exceeded its limit of {self._settings.max_seconds:g} s") from None
         except OSError:
             raise WorkerDied from None
@@ -104,7 +102,10 @@ class WorkerProcess:
             return await self._one_life_in(folder)
 
     async def _one_life_in(self, folder: str) -> tuple[bool, bool]:
-        process, channel = await self._spawn()
+        try:
+            process, channel = await self._spawn()
+        except OSError:
+            return False, False
         try:
             told = {"path": str(self._entry.path), "settings": self._settings.to_json(), "folder": folder}
             await channel.send({**told, "allow_code": self._entry.allow_code})
@@ -122,24 +123,22 @@ class WorkerProcess:
             self._channel = None
             if self.signature is not None:
                 self._become(None, "the model's process has ended and is starting again")
+            self._process = None
             channel.close()
-            await _end(process)
+            process.kill()  # it may still compute
+            await process.wait()
+            process.close()
 
-    async def _spawn(self) -> tuple[asyncio.subprocess.Process, frames.ServerChannel]:
+    async def _spawn(self) -> tuple[Child, frames.ServerChannel]:
         here, there = socket.socketpair()
-        with there:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tracecomp.serve.worker", str(there.fileno()), stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[there.fileno()], env=_environment(),
-            )  # fmt: skip
+        try:
+            process = await SPAWNER.spawn(there)
+        except BaseException:
+            here.close()
+            raise
         self._started()
         self._process, self.pid = process, process.pid
         return process, frames.ServerChannel(here)
-
-    def _kill(self) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
 
     def _give_up(self, reason: str) -> None:
         self.is_given_up = True
@@ -148,19 +147,6 @@ class WorkerProcess:
     def _become(self, signature: Signature | None, failure: str) -> None:
         self.signature, self.failure = signature, failure
         self._changed()
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a process that may still compute, and reap it."""
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
-
-
-def _environment() -> dict[str, Any]:
-    """The worker finds the package that this process runs, wherever it was started."""
-    package = str(Path(__file__).parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 def _error(told: Sequence[str]) -> ServeError:

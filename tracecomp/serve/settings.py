@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field, TypeAdapter, ValidationError
-
-from tracecomp.base.errors import TracecompError
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -29,27 +24,15 @@ class Settings:
     max_delay_ms: float = 0.0
     max_queue: int = 1024
     threads: int | None = None
-    max_seconds: Annotated[float, Field(gt=0)] | None = 120.0
+    max_seconds: float | None = 120.0
     shapes: dict[str, list[int]] = field(default_factory=dict)
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}
 
+    def __post_init__(self) -> None:
+        if self.max_seconds is not None and self.max_seconds <= 0:
+            raise ValueError("max_seconds must be positive, or null for no limit")
+
     def to_json(self) -> dict[str, Any]:
         """The settings as the worker process gets them."""
         return asdict(self)
-
-
-_READER = TypeAdapter(Settings)
-
-
-def read(path: Path) -> Settings:
-    """The settings in a file; the defaults where there is none. TracecompError names a wrong key or value."""
-    if not path.is_file():
-        return Settings()
-    try:
-        found: Settings = _READER.validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise TracecompError(f"{path}: {where}: {first['msg']}") from None
-    return found

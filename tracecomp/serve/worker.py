@@ -1,11 +1,10 @@
-"""A worker process: it runs one model for the server. ``python -m tracecomp.serve.worker SOCKET``."""
+"""A worker process: it runs one model for the server."""
 
 from __future__ import annotations
 
-import signal
 import socket
-import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tracecomp import set_num_threads
@@ -82,16 +81,7 @@ def _answer(channel: WorkerChannel, worker: Worker | HandlerModel, header: Heade
     channel.send({}, [(t.name, t.datatype, t.shape, [t.data]) for t in found])
 
 
-def main(argv: Sequence[str]) -> int:
-    """Serve on the socket whose descriptor is the only argument."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides when to stop
-    with socket.socket(fileno=int(argv[0])) as connection:
-        try:
-            serve(WorkerChannel(connection))
-        except (EOFError, ConnectionError):
-            return 0
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def main(connection: socket.socket) -> None:
+    """Serve on ``connection`` until the server closes it."""
+    with connection, suppress(EOFError, ConnectionError):
+        serve(WorkerChannel(connection))
