@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -35,13 +36,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 class Server:
     """A running server: its process and the ports it has printed."""
 
-    def __init__(self, folder: Path, *options: str) -> None:
+    def __init__(self, folder: Path, *options: str, log: IO[str] | None = None) -> None:
         command = [sys.executable, "-m", "tracecomp", "serve", str(folder), "--port", "0", "--grpc-port", "0", *options]
         environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment)
         assert self.process.stdout is not None
         self.told = self.process.stdout.readline()
-        found = re.search(r"http://127\.0\.0\.1:(\d+) and grpc://127\.0\.0\.1:(\d+)", self.told)
+        found = re.search(r"https?://127\.0\.0\.1:(\d+) and grpcs?://127\.0\.0\.1:(\d+)", self.told)
         assert found, self.told
         self.port, self.grpc_port = int(found[1]), int(found[2])
         self.line = self.process.stdout.readline()  # "ready", or the management port

@@ -43,6 +43,11 @@ def entry(data, context):
     return ["many", "results"] if body == b"two" else [body[::-1]]
 """
 
+MEMORY = """
+def handle(data, context):
+    return None if data is None else [str(len(bytearray(int(data[0]["body"]))))]
+"""
+
 
 def archive(path: Path, handler: str, files: Mapping[str, str | bytes]) -> Path:
     manifest = json.dumps({"model": {"modelName": path.stem, "handler": handler}})
@@ -60,6 +65,8 @@ def folder(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     helper = "def nested(y):\n    return y.tolist()\n"
     archive(made / "steps.mar", "main.py", {"main.py": STEPS, "helper.py": helper, "model.tcp": program})
     archive(made / "function.mar", "main:entry", {"main.py": FUNCTION})
+    archive(made / "memory.mar", "main", {"main.py": MEMORY})
+    (made / "memory.json").write_text('{"max_memory_mb": 500}')
     return made
 
 
@@ -75,6 +82,9 @@ def test_handlers_answer_predictions(folder: Path) -> None:
     status, content = call(server, "/predictions/function", b"fail")
     assert status == 500 and b"KeyError" in content
     assert call(server, "/predictions/function", b"two")[0] == 500
+    status, content = call(server, "/predictions/memory", str(600 << 20).encode())
+    assert status == 503 and b"out of memory" in content
+    assert call(server, "/predictions/memory", b"1000") == (200, b"1000")
     tensors = [{"name": n, "datatype": "UINT8", "shape": [2], "data": [1, 2]} for n in ("body", "media_type")]
     status, answer = post(server, "/v2/models/function/infer", {"inputs": tensors})
     assert status == 200 and answer["outputs"][0]["data"] == [2, 1]

@@ -14,6 +14,7 @@ from tracecomp.serve.engine import Engine, Inference
 from tracecomp.serve.errors import InvalidRequest, ServeError
 from tracecomp.serve.grpc_messages import METHODS, SERVICE, Message, message
 from tracecomp.serve.metadata import model_metadata, server_metadata
+from tracecomp.serve.observation import HEADER, annotate, observed
 from tracecomp.serve.tensors import NUMPY_NAMES, TensorData, array_bytes, byte_count
 from tracecomp.serve.v2_messages import schedule
 
@@ -63,13 +64,14 @@ class Service:
 
     async def model_infer(self, request: Message, context: Context) -> Message:
         """The model's outputs for one request. gRPC cancels the call when the client leaves."""
-        model = self._engine.find(request.model_name, request.model_version)
+        model = self._engine.route(request.model_name, request.model_version)
+        annotate(model=model.name, version=model.version)
         priority, timeout = schedule(_parameters(request))
         left = context.time_remaining()
         if left is not None:
             timeout = min(left, timeout or left)
         inference = Inference(_tensors(request), [o.name for o in request.outputs], priority, timeout)
-        outputs = await model.infer(inference)
+        outputs = await self._engine.infer(model, inference)
         return message("ModelInferResponse")(
             model_name=model.name, model_version=model.version, id=request.id,
             outputs=[{"name": t.name, "datatype": t.datatype, "shape": t.shape} for t in outputs],
@@ -110,19 +112,30 @@ def _answering(method: Method) -> Method:
     """``method``, with errors as status codes: ServeError with its reason, others without."""
 
     async def handle(request: Message, context: Context) -> Message:
-        try:
-            return await method(request, context)
-        except ServeError as error:
-            await context.abort(_CODES[error.status], str(error))
-        except Exception:  # any error must become a status
-            _log.exception("a gRPC request failed")
-            await context.abort(grpc.StatusCode.INTERNAL, "internal error; the server's log has the traceback")
+        headers = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
+        with observed(f"gRPC {method.__name__}", headers) as fields:
+            context.set_trailing_metadata(((HEADER, fields["request_id"]),))
+            fields["status"] = 200
+            try:
+                return await method(request, context)
+            except ServeError as error:
+                fields["status"] = error.status
+                await context.abort(_CODES[error.status], str(error))
+            except Exception:  # any error must become a status
+                fields["status"] = 500
+                _log.exception("a gRPC request failed")
+                await context.abort(grpc.StatusCode.INTERNAL, "internal error; the server's log has the traceback")
 
     return handle
 
 
-def make_server(engine: Engine, address: str, max_bytes: int) -> tuple[Any, int]:
-    """A server that listens on ``address`` once started, and its port. TracecompError if the address is taken."""
+def make_server(
+    engine: Engine, address: str, max_bytes: int, certificate: tuple[bytes, bytes] | None = None
+) -> tuple[Any, int]:
+    """A server that listens on ``address`` once started, and its port. TracecompError if the address is taken.
+
+    ``certificate`` is a private key and a certificate chain, both PEM, for TLS.
+    """
     service = Service(engine)
     methods = {
         name: grpc.unary_unary_rpc_method_handler(
@@ -140,7 +153,10 @@ def make_server(engine: Engine, address: str, max_bytes: int) -> tuple[Any, int]
     server = grpc.aio.server(options=options)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
     try:
-        port = server.add_insecure_port(address)
+        if certificate is None:
+            port = server.add_insecure_port(address)
+        else:
+            port = server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
     except RuntimeError as error:
         raise TracecompError(f"cannot listen on {address}: {error}") from None
     return server, port

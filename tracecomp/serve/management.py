@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -21,9 +23,12 @@ from tracecomp.base.errors import TracecompError
 from tracecomp.serve.engine import Engine, ModelVersion
 from tracecomp.serve.errors import InvalidRequest, NotFound, Unauthorized
 from tracecomp.serve.http import Handler, answering, read_body
+from tracecomp.serve.observation import Observed
 from tracecomp.serve.repository import Entry, entries
+from tracecomp.serve.traffic import Traffic
 
 _MOST_BODY_BYTES = 1 << 16  # settings of a model
+_TRAFFIC = TypeAdapter(Traffic)
 _REGISTER = {"url": None, "model_name": None, "initial_workers": ("1",), "synchronous": ("true",)}
 """TorchServe's parameters of a registration, with the values that are supported."""
 
@@ -45,11 +50,14 @@ class Management:
             ("DELETE", "/models/{name}", self.unregister),
             ("DELETE", one, self.unregister),
             ("PUT", f"{one}/set-default", self.set_default),
+            ("GET", "/traffic/{name}", self.traffic),
+            ("PUT", "/traffic/{name}", self.set_traffic),
             ("POST", "/v2/repository/index", self.index),
             ("POST", f"{all_of}/load", self.load),
             ("POST", f"{all_of}/unload", self.unload),
         ]
-        return Starlette(routes=[Route(p, answering(self._allowed(h)), methods=[m]) for m, p, h in paths])
+        routes = [Route(p, answering(self._allowed(h)), methods=[m]) for m, p, h in paths]
+        return Starlette(routes=routes, middleware=[Middleware(Observed)])
 
     def _allowed(self, handler: Handler) -> Handler:
         expected = f"Bearer {self._token}".encode()
@@ -102,6 +110,24 @@ class Management:
         name, version = _named(request)
         self._engine.set_default(name, version)
         return JSONResponse({"status": f"Version {version} of model {name!r} is the default"})
+
+    async def traffic(self, request: Request) -> Response:
+        """How the requests that name no version are distributed."""
+        name, _ = _named(request)
+        self._engine.find(name)
+        traffic = self._engine.traffic(name)
+        return JSONResponse({"weights": {**traffic.weights}, "shadow": traffic.shadow})
+
+    async def set_traffic(self, request: Request) -> Response:
+        """Set weights and the shadow version: ``{"weights": {"1": 9, "2": 1}, "shadow": "3"}``."""
+        name, _ = _named(request)
+        body = await read_body(request, _MOST_BODY_BYTES)
+        try:
+            traffic: Traffic = _TRAFFIC.validate_json(bytes(body))
+        except ValidationError as error:
+            raise InvalidRequest(f"the body is not a distribution: {error.errors()[0]['msg']}") from None
+        self._engine.set_traffic(name, traffic)
+        return await self.traffic(request)
 
     def _described(self, model: ModelVersion) -> dict[str, Any]:
         settings, waiting = model.entry.settings, model.batcher.waiting

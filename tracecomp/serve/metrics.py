@@ -21,6 +21,9 @@ class Metrics:
         labels = ("model", "version")
         self.requests = Counter("tracecomp_requests", "Requests by status.", (*labels, "status"), registry=registry)
         self.starts = Counter("tracecomp_process_starts", "Starts of the model's process.", labels, registry=registry)
+        self.shadows = Counter(
+            "tracecomp_shadow_answers", "Copies of requests by result.", (*labels, "result"), registry=registry
+        )
         self.queue = Histogram(
             "tracecomp_queue_seconds", "Time that a request waits.", labels, registry=registry, buckets=_SECONDS
         )
@@ -63,3 +66,7 @@ class ModelMetrics:
         self._compute.observe(seconds)
         for one in waited:
             self._queue.observe(one)
+
+    def shadowed(self, result: str) -> None:
+        """A copy of a request has been answered: with the ``same`` bits, ``different`` ones, or ``failed``."""
+        self._metrics.shadows.labels(*self._labels, result).inc()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Sequence
 from contextlib import suppress
@@ -65,6 +66,9 @@ def serve(channel: WorkerChannel) -> None:
 
 def _loaded(told: Header) -> Worker | HandlerModel:
     path, settings = Path(told["path"]), Settings(**told["settings"])
+    if settings.max_memory_mb is not None:
+        most = settings.max_memory_mb << 20
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     if path.suffix != SUFFIX:
         return Worker(path, settings)
     if not told["allow_code"]:
