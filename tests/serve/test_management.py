@@ -145,6 +145,29 @@ def test_repository_extension(managed: Managed, models: Path) -> None:
     assert managed.manage("POST", "/v2/repository/models/scaled/unload", {})[0] == 404
 
 
+def test_repository_extension_of_grpc(managed: Managed, models: Path) -> None:
+    grpc = pytest.importorskip("tritonclient.grpc")
+    shutil.copy(models / "graph.tcp", managed.folder)
+    token = {"authorization": f"Bearer {managed.token}"}
+    with grpc.InferenceServerClient(f"127.0.0.1:{managed.grpc_port}") as client:
+        index = client.get_model_repository_index(headers=token)
+        assert [(m.name, m.version, m.state) for m in index.models] == [
+            ("scaled", "1", "READY"), ("graph", "1", "UNAVAILABLE")
+        ]  # fmt: skip
+        client.load_model("graph", headers=token)
+        assert managed.factor("graph")[0] == 200
+        client.unload_model("graph", headers=token)
+        assert managed.factor("graph")[0] == 404
+        for call, text in (
+            (lambda: client.get_model_repository_index(), "UNAUTHENTICATED"),
+            (lambda: client.load_model("graph", headers={"authorization": "Bearer guess"}), "UNAUTHENTICATED"),
+            (lambda: client.load_model("none", headers=token), "NOT_FOUND"),
+            (lambda: client.load_model("graph", headers=token, config="{}"), "INVALID_ARGUMENT"),
+        ):
+            with pytest.raises(grpc.InferenceServerException, match=text):
+                call()
+
+
 def test_descriptions_and_refusals(managed: Managed) -> None:
     assert managed.manage("GET", "/models") == (
         200, {"models": [{"modelName": "scaled", "modelUrl": "scaled/1/model.tcp"}]}

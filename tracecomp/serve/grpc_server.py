@@ -10,9 +10,10 @@ import grpc
 import numpy as np
 
 from tracecomp.base.errors import TracecompError
+from tracecomp.serve.control import Control
 from tracecomp.serve.engine import Engine, Inference
 from tracecomp.serve.errors import InvalidRequest, ServeError
-from tracecomp.serve.grpc_messages import METHODS, SERVICE, Message, message
+from tracecomp.serve.grpc_messages import MANAGEMENT, METHODS, SERVICE, Message, message
 from tracecomp.serve.metadata import model_metadata, server_metadata
 from tracecomp.serve.observation import HEADER, annotate, observed
 from tracecomp.serve.tensors import NUMPY_NAMES, TensorData, array_bytes, byte_count
@@ -23,7 +24,8 @@ Context: TypeAlias = Any
 Method = Callable[[Message, Context], Awaitable[Message]]
 
 _CODES = {
-    400: grpc.StatusCode.INVALID_ARGUMENT, 404: grpc.StatusCode.NOT_FOUND, 413: grpc.StatusCode.INVALID_ARGUMENT,
+    400: grpc.StatusCode.INVALID_ARGUMENT, 401: grpc.StatusCode.UNAUTHENTICATED, 404: grpc.StatusCode.NOT_FOUND,
+    413: grpc.StatusCode.INVALID_ARGUMENT,
     500: grpc.StatusCode.INTERNAL, 503: grpc.StatusCode.UNAVAILABLE, 504: grpc.StatusCode.DEADLINE_EXCEEDED,
 }  # fmt: skip
 _CONTENTS = {
@@ -79,6 +81,37 @@ class Service:
         )  # fmt: skip
 
 
+class Repository:
+    """The methods of the model repository extension. Their metadata needs the token, as ``authorization``."""
+
+    def __init__(self, control: Control) -> None:
+        self._control = control
+
+    async def repository_index(self, request: Message, context: Context) -> Message:
+        """The models of the server and of its folder."""
+        self._check(request, context)
+        return message("RepositoryIndexResponse")(models=self._control.index(request.ready))
+
+    async def repository_model_load(self, request: Message, context: Context) -> Message:
+        """Load every version in the folder again, and unload those that the folder does not have."""
+        self._check(request, context)
+        await self._control.load(request.model_name)
+        return message("RepositoryModelLoadResponse")()
+
+    async def repository_model_unload(self, request: Message, context: Context) -> Message:
+        """Unload all versions."""
+        self._check(request, context, "unload_dependents")
+        await self._control.unload(request.model_name)
+        return message("RepositoryModelUnloadResponse")()
+
+    def _check(self, request: Message, context: Context, *known: str) -> None:
+        given = [value for key, value in context.invocation_metadata() if key == "authorization"]
+        self._control.check(given[0] if given else "")
+        unknown = [*{*getattr(request, "parameters", ())} - {*known}]
+        if request.repository_name or unknown:
+            raise InvalidRequest(f"not supported: {request.repository_name or ', '.join(unknown)}")
+
+
 def _parameters(request: Message) -> Mapping[str, Any]:
     return {key: getattr(value, value.WhichOneof("parameter_choice") or "bool_param")
             for key, value in request.parameters.items()}  # fmt: skip
@@ -129,37 +162,49 @@ def _answering(method: Method) -> Method:
     return handle
 
 
-def make_server(
-    engine: Engine, address: str, max_bytes: int, certificate: tuple[bytes, bytes] | None = None
-) -> tuple[Any, int]:
-    """A server that listens on ``address`` once started, and its port. TracecompError if the address is taken.
+class Remote:
+    """The server of gRPC. ``port`` is bound at once. TracecompError if it is taken.
 
     ``certificate`` is a private key and a certificate chain, both PEM, for TLS.
     """
-    service = Service(engine)
-    methods = {
+
+    def __init__(self, address: str, max_bytes: int, certificate: tuple[bytes, bytes] | None = None) -> None:
+        options = [
+            ("grpc.max_receive_message_length", max_bytes),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.so_reuseport", 0),  # a second server on this port must fail, not share it
+        ]
+        self._server = grpc.aio.server(options=options)
+        try:
+            if certificate is None:
+                self.port: int = self._server.add_insecure_port(address)
+            else:
+                self.port = self._server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
+        except RuntimeError as error:
+            raise TracecompError(f"cannot listen on {address}: {error}") from None
+
+    async def start(self, engine: Engine, control: Control | None = None) -> None:
+        """Answer requests to the models of ``engine``, and those of management if there is a ``control``."""
+        methods = _handlers(Service(engine), METHODS)
+        if control is not None:
+            methods |= _handlers(Repository(control), MANAGEMENT)
+        self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
+        await self._server.start()
+
+    async def stop(self, seconds: float) -> None:
+        """Take no new requests, and give the others some seconds."""
+        await self._server.stop(seconds)
+
+
+def _handlers(service: object, names: Sequence[str]) -> dict[str, Any]:
+    return {
         name: grpc.unary_unary_rpc_method_handler(
             _answering(getattr(service, _snake(name))),
             request_deserializer=message(f"{name}Request").FromString,
             response_serializer=message(f"{name}Response").SerializeToString,
         )
-        for name in METHODS
+        for name in names
     }
-    options = [
-        ("grpc.max_receive_message_length", max_bytes),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.so_reuseport", 0),  # a second server on this port must fail, not share it
-    ]
-    server = grpc.aio.server(options=options)
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))
-    try:
-        if certificate is None:
-            port = server.add_insecure_port(address)
-        else:
-            port = server.add_secure_port(address, grpc.ssl_server_credentials([certificate]))
-    except RuntimeError as error:
-        raise TracecompError(f"cannot listen on {address}: {error}") from None
-    return server, port
 
 
 def _snake(name: str) -> str:

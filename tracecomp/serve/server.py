@@ -20,8 +20,9 @@ from starlette.types import ASGIApp as ASGIApplication
 
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.asgi import App
+from tracecomp.serve.control import Control
 from tracecomp.serve.engine import Engine
-from tracecomp.serve.grpc_server import make_server
+from tracecomp.serve.grpc_server import Remote
 from tracecomp.serve.management import Management
 from tracecomp.serve.observation import JsonLines, TextLines
 from tracecomp.serve.repository import entries
@@ -105,13 +106,15 @@ async def _serve(
     addresses = [f"http{options.scheme}://{_address(options.host, listener.getsockname()[1])}"]
     remote: Any = None
     if options.grpc_port is not None:
-        address = _address(options.host, options.grpc_port)
-        remote, port = make_server(engine, address, options.max_body_bytes, _certificate(options))
-        await remote.start()
-        addresses.append(f"grpc{options.scheme}://{_address(options.host, port)}")
+        remote = Remote(_address(options.host, options.grpc_port), options.max_body_bytes, _certificate(options))
+        addresses.append(f"grpc{options.scheme}://{_address(options.host, remote.port)}")
     print(f"serving {_count(engine)} on {' and '.join(addresses)}", flush=True)
+    control = None
     if manager is not None:
-        servers[_http(_management(engine, manager, options))] = manager
+        control = _control(engine, manager, options)
+        servers[_http(Management(control).application())] = manager
+    if remote is not None:
+        await remote.start(engine, control)
     running = [loop.create_task(server.serve([sock])) for server, sock in servers.items()]
     watching, stopping = loop.create_task(_report(engine)), loop.create_task(stop.wait())
     try:
@@ -134,14 +137,14 @@ def _certificate(options: Options) -> tuple[bytes, bytes] | None:
     return (options.keyfile or options.certfile).read_bytes(), chain
 
 
-def _management(engine: Engine, manager: socket.socket, options: Options) -> ASGIApplication:
-    """The application of the management port, whose address and generated token are printed."""
+def _control(engine: Engine, manager: socket.socket, options: Options) -> Control:
+    """What the management port and the gRPC methods of management use; print the port and a generated token."""
     token, note = os.environ.get(_TOKEN, ""), f"the token of {_TOKEN}"
     if not token:
         token = secrets.token_urlsafe(32)
         note = f"token {token}"
     print(f"management on http://127.0.0.1:{manager.getsockname()[1]} with {note}", flush=True)
-    return Management(engine, options.folder, token, options.allow_code).application()
+    return Control(engine, options.folder, token, options.allow_code)
 
 
 async def _report(engine: Engine) -> None:
