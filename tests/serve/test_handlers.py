@@ -85,9 +85,18 @@ def test_handlers_answer_predictions(folder: Path) -> None:
     status, content = call(server, "/predictions/memory", str(600 << 20).encode())
     assert status == 503 and b"out of memory" in content
     assert call(server, "/predictions/memory", b"1000") == (200, b"1000")
-    tensors = [{"name": n, "datatype": "UINT8", "shape": [2], "data": [1, 2]} for n in ("body", "media_type")]
-    status, answer = post(server, "/v2/models/function/infer", {"inputs": tensors})
-    assert status == 200 and answer["outputs"][0]["data"] == [2, 1]
+    tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": ["äb"]} for n in ("body", "media_type")]
+    message = {"inputs": tensors, "outputs": [{"name": "body", "parameters": {"binary_data": True}}]}
+    status, content = call(server, "/v2/models/function/infer", json.dumps(message).encode())
+    assert status == 200 and content.endswith(b"\x03\0\0\0b\xa4\xc3")
+    del message["outputs"]
+    status, answer = post(server, "/v2/models/function/infer", message)
+    assert status == 400 and "not UTF-8" in answer["error"]
+    tensors[0]["data"] = ["ab"]
+    status, answer = post(server, "/v2/models/function/infer", message)
+    assert status == 200 and answer["outputs"][0]["data"] == ["ba"]
+    tensors[0]["data"] = ["\ud800"]
+    assert post(server, "/v2/models/function/infer", message)[0] == 400
     assert server.stop() == 0
 
 

@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tracecomp.serve.engine import Engine
+from tracecomp.serve.generate_routes import GenerateRoutes
 from tracecomp.serve.http import MAX_BODY_BYTES
 from tracecomp.serve.observation import Observed
 from tracecomp.serve.page import PageRoutes
@@ -35,6 +36,7 @@ class App:
         self.engine = engine
         self._loop: asyncio.AbstractEventLoop | None = None
         routes = [*V2Routes(engine, max_body_bytes).routes(), *TorchServeRoutes(engine, max_body_bytes).routes()]
+        routes += GenerateRoutes(engine, max_body_bytes).routes()
         routes += [*PageRoutes(engine).routes(), Route("/metrics", self._metrics)]
         self._inner = Starlette(routes=routes, lifespan=self._lifespan, middleware=[Middleware(Observed)])
 

@@ -6,8 +6,8 @@ The methods belong to the event loop that ``start`` ran in. Nothing here knows H
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from tracecomp.serve.batching import LOWEST_PRIORITY, Batcher
@@ -46,7 +46,11 @@ class ModelVersion:
         self.process = WorkerProcess(entry, self._changed, self.metrics.started)
         settings = entry.settings
         self.batcher = Batcher(
-            self.process.run, settings.max_delay_ms / 1000, settings.max_queue, self.metrics.computed
+            self.process.run,
+            settings.max_delay_ms / 1000,
+            settings.max_queue,
+            self.metrics.computed,
+            self.process.stream,
         )
         self._signature: Signature | None = None
         self._settled = asyncio.Event()
@@ -90,6 +94,24 @@ class ModelVersion:
         finally:
             self.metrics.answered(status)
         return outputs
+
+    async def stream(self, request: Inference) -> AsyncGenerator[list[TensorData], None]:
+        """The answers for a request, one after the other. ServeError may follow some of them."""
+        status = 499  # the client has left
+        try:
+            signature = self.signature
+            inputs = signature.in_order(request.inputs)
+            signature.check_outputs(request.wanted)
+            answers = self.batcher.stream(inputs, request.wanted, priority=request.priority, timeout=request.timeout)
+            async with aclosing(answers):
+                async for outputs in answers:
+                    yield outputs
+            status = 200
+        except ServeError as error:
+            status = error.status
+            raise
+        finally:
+            self.metrics.answered(status)
 
     async def _submit(self, request: Inference) -> list[TensorData]:
         signature = self.signature

@@ -45,6 +45,7 @@ ModelInferResponse: string model_name = 1; string model_version = 2; string id =
 repeated ModelInferResponse.InferOutputTensor outputs = 5; repeated bytes raw_output_contents = 6
 ModelInferResponse.InferOutputTensor: string name = 1; string datatype = 2; repeated int64 shape = 3; \
 map parameters = 4; InferTensorContents contents = 5
+ModelStreamInferResponse: string error_message = 1; ModelInferResponse infer_response = 2
 ModelRepositoryParameter: oneof bool bool_param = 1; oneof int64 int64_param = 2; oneof string string_param = 3; \
 oneof bytes bytes_param = 4
 RepositoryIndexRequest: string repository_name = 1; bool ready = 2

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from math import prod
 from typing import Any, TypeAlias
 
 import grpc
@@ -11,12 +13,12 @@ import numpy as np
 
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.control import Control
-from tracecomp.serve.engine import Engine, Inference
+from tracecomp.serve.engine import Engine, Inference, ModelVersion
 from tracecomp.serve.errors import InvalidRequest, ServeError
 from tracecomp.serve.grpc_messages import MANAGEMENT, METHODS, SERVICE, Message, message
 from tracecomp.serve.metadata import model_metadata, server_metadata
 from tracecomp.serve.observation import HEADER, annotate, observed
-from tracecomp.serve.tensors import NUMPY_NAMES, TensorData, array_bytes, byte_count
+from tracecomp.serve.tensors import NUMPY_NAMES, TEXT, TensorData, array_bytes, byte_count, of_texts
 from tracecomp.serve.v2_messages import schedule
 
 Context: TypeAlias = Any
@@ -31,9 +33,11 @@ _CODES = {
 _CONTENTS = {
     "BOOL": "bool_contents", "INT8": "int_contents", "INT16": "int_contents", "INT32": "int_contents",
     "INT64": "int64_contents", "UINT8": "uint_contents", "UINT16": "uint_contents", "UINT32": "uint_contents",
-    "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents",
+    "UINT64": "uint64_contents", "FP32": "fp32_contents", "FP64": "fp64_contents", TEXT: "bytes_contents",
 }  # fmt: skip
 """The field of typed contents for each datatype. FP16 and BF16 have raw contents only."""
+_WANTS_END = "triton_enable_empty_final_response"
+"""Triton's parameter of a request: send an empty response behind the last one."""
 _log = logging.getLogger("tracecomp.serve")
 
 
@@ -66,19 +70,41 @@ class Service:
 
     async def model_infer(self, request: Message, context: Context) -> Message:
         """The model's outputs for one request. gRPC cancels the call when the client leaves."""
+        model, inference = self._inference(request, context)
+        return _response(request, model, await self._engine.infer(model, inference))
+
+    async def model_stream_infer(self, requests: AsyncIterator[Message], context: Context) -> None:
+        """Answer the requests of a stream in order. A handler with a generator sends several answers for one."""
+        wrapped = message("ModelStreamInferResponse")
+        async for request in requests:
+            try:
+                model, inference = self._inference(request, context)
+                async with aclosing(model.stream(inference)) as answers:
+                    async for outputs in answers:
+                        await context.write(wrapped(infer_response=_response(request, model, outputs)))
+                if request.parameters[_WANTS_END].bool_param:
+                    last = _response(request, model, ())
+                    last.parameters["triton_final_response"].bool_param = True
+                    await context.write(wrapped(infer_response=last))
+            except ServeError as error:  # the protocol continues with the next request
+                await context.write(wrapped(error_message=str(error), infer_response={"id": request.id}))
+
+    def _inference(self, request: Message, context: Context) -> tuple[ModelVersion, Inference]:
         model = self._engine.route(request.model_name, request.model_version)
         annotate(model=model.name, version=model.version)
         priority, timeout = schedule(_parameters(request))
         left = context.time_remaining()
         if left is not None:
             timeout = min(left, timeout or left)
-        inference = Inference(_tensors(request), [o.name for o in request.outputs], priority, timeout)
-        outputs = await self._engine.infer(model, inference)
-        return message("ModelInferResponse")(
-            model_name=model.name, model_version=model.version, id=request.id,
-            outputs=[{"name": t.name, "datatype": t.datatype, "shape": t.shape} for t in outputs],
-            raw_output_contents=[bytes(t.data) for t in outputs],
-        )  # fmt: skip
+        return model, Inference(_tensors(request), [o.name for o in request.outputs], priority, timeout)
+
+
+def _response(request: Message, model: ModelVersion, outputs: Sequence[TensorData]) -> Message:
+    return message("ModelInferResponse")(
+        model_name=model.name, model_version=model.version, id=request.id,
+        outputs=[{"name": t.name, "datatype": t.datatype, "shape": t.shape} for t in outputs],
+        raw_output_contents=[bytes(t.data) for t in outputs],
+    )  # fmt: skip
 
 
 class Repository:
@@ -134,6 +160,11 @@ def _typed(given: Message) -> TensorData:
     if wanted is None or filled not in ([], [wanted]):
         told = f"needs {wanted}" if wanted else "needs raw contents"
         raise InvalidRequest(f"input {given.name!r} of {given.datatype} {told}, got {', '.join(filled) or 'none'}")
+    if given.datatype == TEXT:
+        texts = given.contents.bytes_contents
+        if len(texts) != prod(given.shape):
+            raise InvalidRequest(f"input {given.name!r}: {len(texts)} byte strings for shape {[*given.shape]}")
+        return of_texts(given.name, tuple(given.shape), texts)
     values, dtype = np.array(getattr(given.contents, wanted)), np.dtype(NUMPY_NAMES[given.datatype])
     converted = values.astype(dtype)
     if dtype.kind in "iu" and (converted != values).any():
@@ -185,7 +216,13 @@ class Remote:
 
     async def start(self, engine: Engine, control: Control | None = None) -> None:
         """Answer requests to the models of ``engine``, and those of management if there is a ``control``."""
-        methods = _handlers(Service(engine), METHODS)
+        service = Service(engine)
+        methods = _handlers(service, METHODS)
+        methods["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(
+            _answering(service.model_stream_infer),
+            request_deserializer=message("ModelInferRequest").FromString,
+            response_serializer=message("ModelStreamInferResponse").SerializeToString,
+        )
         if control is not None:
             methods |= _handlers(Repository(control), MANAGEMENT)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, methods),))

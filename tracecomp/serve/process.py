@@ -15,6 +15,8 @@ from tracecomp.serve.signature import Signature
 from tracecomp.serve.spawner import SPAWNER, Child
 from tracecomp.serve.tensors import TensorData
 
+Take = Callable[[list[TensorData]], bool]
+"""Receives one answer of a stream; returns whether the client wants more."""
 _MOST_FAILURES = 5
 """Processes in a row that may end before their model is ready."""
 _PAUSES = (0.0, 0.1, 0.5, 1.0)
@@ -60,15 +62,29 @@ class WorkerProcess:
         """The outputs for a batch. WorkerDied if the process ends meanwhile; WorkerHung if it takes more than the
         model's ``max_seconds``; ServeError for a failed run.
 
-        Only one call at a time is allowed. A cancelled call would leave its answer to the next one, so callers shield
-        it.
+        Only one call at a time is allowed, of this method or ``stream``. A cancelled call would leave its answer to the
+        next one, so callers shield it.
         """
+        return (await self._exchange({"wanted": [*wanted], "stream": False}, parts))[1]
+
+    async def stream(self, parts: frames.Parts, wanted: Sequence[str], take: Take) -> None:
+        """Give each answer for a request to ``take``, until there are no more or it returns False.
+
+        Errors are those of ``run``; ``max_seconds`` limits the time of one answer.
+        """
+        has_more, outputs = await self._exchange({"wanted": [*wanted], "stream": True}, parts)
+        while has_more:
+            told = {"next": True} if take(outputs) else {"stop": True}
+            has_more, outputs = await self._exchange(told)
+
+    async def _exchange(self, told: frames.Header, parts: frames.Parts = ()) -> tuple[bool, list[TensorData]]:
+        """Send a message; return whether more answers follow, and the tensors of this one."""
         channel = self._channel
         if channel is None:
             raise WorkerDied
         try:
             async with asyncio.timeout(self._settings.max_seconds):
-                await channel.send({"wanted": [*wanted]}, parts)
+                await channel.send(told, parts)
                 header, body = await channel.receive()
             outputs = [] if "error" in header else frames.unpack(header, body)
         except TimeoutError:
@@ -83,7 +99,7 @@ class WorkerProcess:
             raise WorkerDied from None
         if "error" in header:
             raise _error(header["error"])
-        return outputs
+        return "more" in header, outputs
 
     async def _keep(self) -> None:
         failures = 0

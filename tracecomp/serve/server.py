@@ -138,7 +138,7 @@ def _certificate(options: Options) -> tuple[bytes, bytes] | None:
 
 
 def _control(engine: Engine, manager: socket.socket, options: Options) -> Control:
-    """What the management port and the gRPC methods of management use; print the port and a generated token."""
+    """Management for HTTP and gRPC. Print its port and a generated token."""
     token, note = os.environ.get(_TOKEN, ""), f"the token of {_TOKEN}"
     if not token:
         token = secrets.token_urlsafe(32)

@@ -61,7 +61,7 @@ class TorchServeRoutes:
         """The answer of a handler."""
         tensors = as_tensors(body, request.headers.get("content-type", ""))
         content, kind = await while_connected(request, self._engine.infer(model, Inference(tensors)))
-        return Response(bytes(content.data), media_type=bytes(kind.data).decode())
+        return Response(content.texts()[0], media_type=kind.texts()[0].decode())
 
 
 def _parsed(body: memoryview) -> Json:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tracecomp import set_num_threads
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.errors import InvalidRequest, ModelFailed, ServeError, Unavailable
-from tracecomp.serve.frames import Header, WorkerChannel, unpack
+from tracecomp.serve.frames import Header, Parts, WorkerChannel, unpack
 from tracecomp.serve.handlers import SUFFIX, HandlerModel
 from tracecomp.serve.loading import Loaded, load
 from tracecomp.serve.settings import Settings
@@ -49,6 +49,10 @@ class Worker:
         named = zip((spec.name for spec in self.signature.outputs), results, strict=True)
         return [of_array(n, a[:rows] if rows else a) for n, a in named if not wanted or n in wanted]
 
+    def stream(self, inputs: Sequence[TensorData], wanted: Sequence[str]) -> Iterator[list[TensorData]]:
+        """The outputs, which are a single answer."""
+        yield self.run(inputs, wanted)
+
 
 def serve(channel: WorkerChannel) -> None:
     """Load the model that the first message names, then answer until the server closes the connection."""
@@ -78,11 +82,21 @@ def _loaded(told: Header) -> Worker | HandlerModel:
 
 def _answer(channel: WorkerChannel, worker: Worker | HandlerModel, header: Header, body: memoryview) -> None:
     try:
-        found = worker.run(unpack(header, body), header["wanted"])
+        if not header["stream"]:
+            channel.send({}, _parts(worker.run(unpack(header, body), header["wanted"])))
+            return
+        for found in worker.stream(unpack(header, body), header["wanted"]):
+            channel.send({"more": True}, _parts(found))
+            if "stop" in channel.receive()[0]:
+                break
     except ServeError as error:
         channel.send({"error": (type(error).__name__, str(error))})
         return
-    channel.send({}, [(t.name, t.datatype, t.shape, [t.data]) for t in found])
+    channel.send({})
+
+
+def _parts(tensors: Sequence[TensorData]) -> Parts:
+    return [(t.name, t.datatype, t.shape, [t.data]) for t in tensors]
 
 
 def main(connection: socket.socket) -> None:
