@@ -12,12 +12,22 @@ from contextlib import suppress
 from tracecomp import __version__
 from tracecomp.base import config, topics
 from tracecomp.base.errors import TracecompError, is_user_file
-from tracecomp.demo import demo
-from tracecomp.inspect import cache_command, dump_commands, environment, measuring, scheduling
-from tracecomp.inspect.command import UsageError, subcommands
-from tracecomp.serve import command as serve_command
-from tracecomp.torch_compat import command as torch_compat
-from tracecomp.torch_compat import doctor
+from tracecomp.base.lazy_names import load_module
+
+_GROUPS = {
+    "inspect.command": "subcommands",
+    "inspect.measuring": "add_commands",
+    "inspect.scheduling": "add_command",
+    "inspect.dump_commands": "add_command",
+    "torch_compat.command": "subcommands",
+    "torch_compat.doctor": "add_command",
+    "serve.command": "add_command",
+    "inspect.cache_command": "add_command",
+    "inspect.environment": "add_command",
+}
+"""Modules and their functions that add commands, in the order of the help."""
+_ALONE = {"doctor": "torch_compat.doctor", "serve": "serve.command"}
+"""Commands that start without the modules of all others, whose import takes most of a second."""
 
 _START = """\
 First steps:
@@ -32,8 +42,8 @@ Completion in the shell: pip install argcomplete, then eval "$(register-python-a
 """
 
 
-def parser() -> argparse.ArgumentParser:
-    """All commands with their options."""
+def parser(command: str = "") -> argparse.ArgumentParser:
+    """All commands with their options; only ``command`` if it is one that starts alone."""
     made = argparse.ArgumentParser(
         prog="tracecomp",
         description="Run PyTorch programs as compiled CPU code, and inspect what the compiler did.",
@@ -42,34 +52,29 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--version", action="version", version=f"tracecomp {__version__}")
     commands = made.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    subcommands(commands)
-    measuring.add_commands(commands)
-    scheduling.add_command(commands)
-    dump_commands.add_command(commands)
-    torch_compat.subcommands(commands)
-    doctor.add_command(commands)
-    serve_command.add_command(commands)
-    cache_command.add_command(commands)
-    environment.add_command(commands)
+    for group in [_ALONE[command]] if command in _ALONE else _GROUPS:
+        getattr(load_module(f"tracecomp.{group}"), _GROUPS[group])(commands)
     commands.add_parser("demo", help="train two networks on handwritten digits, eagerly and compiled", add_help=False)
     return made
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; the exit code is 0 for success, 1 when something differs, 2 for wrong usage."""
-    commands = parser()
+    given = sys.argv[1:] if argv is None else argv
+    commands = parser(*given[:1])
     with suppress(ImportError):
         import argcomplete  # an optional package for completion in shells
 
         argcomplete.autocomplete(commands)
-    given = sys.argv[1:] if argv is None else argv
     if given[:1] == ["run"] and given[1:] not in (["-h"], ["--help"]):
         if given[1:] and given[1].endswith(".ir"):
-            return _done(lambda: dump_commands.run_file(given[1:]))
-        return torch_compat.run(list(given[1:]))  # all further arguments are the program's
+            return _done(lambda: int(load_module("tracecomp.inspect.dump_commands").run_file(given[1:])))
+        return int(
+            load_module("tracecomp.torch_compat.command").run([*given[1:]])
+        )  # all further arguments are the program's
     options, rest = commands.parse_known_args(argv)
     if "run" not in options:
-        return demo(rest)
+        return int(load_module("tracecomp.demo").demo(rest))
     if rest:
         commands.error(f"unrecognized arguments: {' '.join(rest)}")
     return _done(lambda: int(options.run(options)))
@@ -79,7 +84,7 @@ def _done(run: Callable[[], int]) -> int:
     """Run a command; return its exit code, or 2 with one line for a user's mistake."""
     try:
         return run()
-    except (UsageError, TracecompError) as error:
+    except TracecompError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except BrokenPipeError:  # the reader closed the pipe

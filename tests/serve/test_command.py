@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 import tracecomp as torch
 from tests.serve.conftest import ROOT, Server
 from tests.serve.test_extra import SERVING
+from tests.serve.test_handlers import archive
 from tests.serve.test_server import call
 
 
@@ -49,11 +49,16 @@ def test_importing_the_package_loads_none_of_them() -> None:
     assert done.stdout == "[]\n"
 
 
-@pytest.mark.parametrize("settings", ["{}", '{"digest": "sha256:0"}'])
-def test_machine_code_needs_its_digest(models: Path, tmp_path: Path, settings: str) -> None:
+def test_code_needs_its_digest_or_an_option(tmp_path: Path) -> None:
     torch.compile(lambda x: x + 1).save(tmp_path / "code.tcp", torch.ones(2), levels=["x86-64-v2"])
-    (tmp_path / "code.json").write_text(settings)
+    shutil.copy(tmp_path / "code.tcp", tmp_path / "other.tcp")
+    (tmp_path / "other.json").write_text('{"digest": "sha256:0"}')
+    trace = tmp_path / "ran"
+    archive(tmp_path / "handler.mar", "main.py", {"main.py": f"open({str(trace)!r}, 'w')"})
     server = Server(tmp_path)
-    status, content = call(server, "/v2/models/code")
-    assert status == 503 and b"digest" in content
+    for path, text in (("v2/models/code", b"digest"), ("v2/models/other", b"digest"),
+                       ("v2/models/handler", b"--allow-code")):  # fmt: skip
+        status, content = call(server, f"/{path}")
+        assert status == 503 and text in content
+    assert call(server, "/predictions/handler", b"")[0] == 503 and not trace.exists()
     assert server.stop() == 0

@@ -12,7 +12,7 @@ import pytest
 
 from tracecomp.serve.engine import Engine
 from tracecomp.serve.grpc_messages import SERVICE, message
-from tracecomp.serve.grpc_server import make_server
+from tracecomp.serve.grpc_server import Remote
 from tracecomp.serve.repository import Entry
 from tracecomp.serve.settings import Settings
 
@@ -25,17 +25,17 @@ def serving(models: Path, work: Callable[[Engine, Call], Awaitable[None]]) -> No
     async def main() -> None:
         engine = Engine([Entry("triple", "3", models / "scaled/3/model.tcp", Settings())])
         await engine.start()
-        server, port = make_server(engine, "127.0.0.1:0", 1 << 20)
-        await server.start()
+        server = Remote("127.0.0.1:0", 1 << 20)
+        await server.start(engine)
         await engine.settled()
-        async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        async with grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
             call = channel.unary_unary(
                 f"/{SERVICE}/ModelInfer",
                 request_serializer=message("ModelInferRequest").SerializeToString,
                 response_deserializer=message("ModelInferResponse").FromString,
             )
             await work(engine, call)
-        await server.stop(None)
+        await server.stop(0)
         await engine.close()
 
     asyncio.run(main())

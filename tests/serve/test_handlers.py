@@ -43,6 +43,11 @@ def entry(data, context):
     return ["many", "results"] if body == b"two" else [body[::-1]]
 """
 
+MEMORY = """
+def handle(data, context):
+    return None if data is None else [str(len(bytearray(int(data[0]["body"]))))]
+"""
+
 
 def archive(path: Path, handler: str, files: Mapping[str, str | bytes]) -> Path:
     manifest = json.dumps({"model": {"modelName": path.stem, "handler": handler}})
@@ -60,6 +65,8 @@ def folder(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     helper = "def nested(y):\n    return y.tolist()\n"
     archive(made / "steps.mar", "main.py", {"main.py": STEPS, "helper.py": helper, "model.tcp": program})
     archive(made / "function.mar", "main:entry", {"main.py": FUNCTION})
+    archive(made / "memory.mar", "main", {"main.py": MEMORY})
+    (made / "memory.json").write_text('{"max_memory_mb": 500}')
     return made
 
 
@@ -75,18 +82,21 @@ def test_handlers_answer_predictions(folder: Path) -> None:
     status, content = call(server, "/predictions/function", b"fail")
     assert status == 500 and b"KeyError" in content
     assert call(server, "/predictions/function", b"two")[0] == 500
-    tensors = [{"name": n, "datatype": "UINT8", "shape": [2], "data": [1, 2]} for n in ("body", "media_type")]
-    status, answer = post(server, "/v2/models/function/infer", {"inputs": tensors})
-    assert status == 200 and answer["outputs"][0]["data"] == [2, 1]
-    assert server.stop() == 0
-
-
-def test_code_does_not_run_unless_it_is_allowed(tmp_path: Path) -> None:
-    trace = tmp_path / "ran"
-    archive(tmp_path / "code.mar", "main.py", {"main.py": f"open({str(trace)!r}, 'w')"})
-    server = Server(tmp_path)
-    status, content = call(server, "/predictions/code", b"")
-    assert status == 503 and b"--allow-code" in content and not trace.exists()
+    status, content = call(server, "/predictions/memory", str(600 << 20).encode())
+    assert status == 503 and b"out of memory" in content
+    assert call(server, "/predictions/memory", b"1000") == (200, b"1000")
+    tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": ["äb"]} for n in ("body", "media_type")]
+    message = {"inputs": tensors, "outputs": [{"name": "body", "parameters": {"binary_data": True}}]}
+    status, content = call(server, "/v2/models/function/infer", json.dumps(message).encode())
+    assert status == 200 and content.endswith(b"\x03\0\0\0b\xa4\xc3")
+    del message["outputs"]
+    status, answer = post(server, "/v2/models/function/infer", message)
+    assert status == 400 and "not UTF-8" in answer["error"]
+    tensors[0]["data"] = ["ab"]
+    status, answer = post(server, "/v2/models/function/infer", message)
+    assert status == 200 and answer["outputs"][0]["data"] == ["ba"]
+    tensors[0]["data"] = ["\ud800"]
+    assert post(server, "/v2/models/function/infer", message)[0] == 400
     assert server.stop() == 0
 
 

@@ -30,8 +30,9 @@ ONES = body(np.ones((1, 6), np.float32))
 class Managed(Server):
     """A server with a management port, whose folder begins with version 1 of "scaled"."""
 
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder, "--management-port", "0")
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.folder = folder
+        super().__init__(folder, "--management-port", "0", *options)
         found = re.fullmatch(r"management on http://127\.0\.0\.1:(\d+) with token (\S+)\n", self.line)
         assert found, self.line
         self.management_port, self.token = int(found[1]), found[2]
@@ -53,16 +54,29 @@ class Managed(Server):
         return status, answer["outputs"][0]["data"][0] if status == 200 else 0.0
 
 
-@pytest.fixture
-def managed(models: Path, tmp_path: Path) -> Iterator[Managed]:
-    shutil.copytree(models / "scaled" / "1", tmp_path / "scaled" / "1")
-    made = Managed(tmp_path)
+@pytest.fixture(scope="module")
+def manager(models: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Managed]:
+    folder = tmp_path_factory.mktemp("managed")
+    shutil.copytree(models / "scaled" / "1", folder / "scaled" / "1")
+    made = Managed(folder)
     yield made
     assert made.stop() == 0
 
 
-def test_versions_are_switched_without_a_failed_request(managed: Managed, models: Path, tmp_path: Path) -> None:
-    shutil.copytree(models / "scaled" / "3", tmp_path / "scaled" / "3")
+@pytest.fixture
+def managed(manager: Managed, models: Path) -> Iterator[Managed]:
+    """The shared server; after a test, its folder and models are again those of its start."""
+    yield manager
+    for name in {state["name"] for state in manager.manage("POST", "/v2/repository/index", {"ready": True})[1]}:
+        assert manager.manage("POST", f"/v2/repository/models/{name}/unload")[0] == 200
+    for path in manager.folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    shutil.copytree(models / "scaled" / "1", manager.folder / "scaled" / "1")
+    assert manager.manage("POST", "/v2/repository/models/scaled/load")[0] == 200
+
+
+def test_versions_are_switched_without_a_failed_request(managed: Managed, models: Path) -> None:
+    shutil.copytree(models / "scaled" / "3", managed.folder / "scaled" / "3")
     with ThreadPoolExecutor(5) as pool:
         stop: list[None] = []
 
@@ -88,12 +102,15 @@ def test_versions_are_switched_without_a_failed_request(managed: Managed, models
     assert managed.factor("scaled/versions/1")[0] == 404
 
 
-def test_commands_of_the_page(managed: Managed) -> None:
+def test_commands_of_the_page(managed: Managed, models: Path) -> None:
+    shutil.copytree(models / "scaled" / "3", managed.folder / "scaled" / "2")
+    assert managed.manage("POST", "/models?url=scaled/2/model.tcp")[0] == 200
     for line in re.findall(r"^curl -H .*$", (ROOT / "docs" / "serving.md").read_text(), re.MULTILINE):
         command = line.replace("secret", managed.token).replace(":8002/", f":{managed.management_port}/")
-        command = command.replace("iris/2", "scaled/1").replace("curl", "curl -sSf", 1)
+        command = command.replace("iris/2", "scaled/1").replace("iris", "scaled").replace("curl", "curl -sSf", 1)
         done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
-        assert json.loads(done.stdout) == {"status": "Model 'scaled', version 1, is loaded"}
+        answer = json.loads(done.stdout)
+        assert "weights" in answer or answer == {"status": "Model 'scaled', version 1, is loaded"}
 
 
 @pytest.mark.parametrize(
@@ -110,8 +127,8 @@ def test_the_default_version(tmp_path: Path, inserted: str, default: str) -> Non
     assert engine.find("m").version == default
 
 
-def test_repository_extension(managed: Managed, models: Path, tmp_path: Path) -> None:
-    shutil.copy(models / "graph.tcp", tmp_path)
+def test_repository_extension(managed: Managed, models: Path) -> None:
+    shutil.copy(models / "graph.tcp", managed.folder)
     ready = {"name": "scaled", "version": "1", "state": "READY", "reason": ""}
     index = "/v2/repository/index"
     unloaded = {"name": "graph", "version": "1", "state": "UNAVAILABLE", "reason": "unloaded"}
@@ -119,8 +136,8 @@ def test_repository_extension(managed: Managed, models: Path, tmp_path: Path) ->
     assert managed.manage("POST", index, {"ready": True}) == (200, [ready])
     assert managed.manage("POST", "/v2/repository/models/graph/load", {}) == (200, {})
     assert managed.factor("graph")[0] == 200
-    shutil.rmtree(tmp_path / "scaled" / "1")
-    shutil.copytree(models / "scaled" / "3", tmp_path / "scaled" / "3")
+    shutil.rmtree(managed.folder / "scaled" / "1")
+    shutil.copytree(models / "scaled" / "3", managed.folder / "scaled" / "3")
     assert managed.manage("POST", "/v2/repository/models/scaled/load", {}) == (200, {})
     assert json.loads(call(managed, "/v2/models/scaled")[1])["versions"] == ["3"]
     assert managed.manage("POST", "/v2/repository/models/scaled/unload", {}) == (200, {})
@@ -128,19 +145,42 @@ def test_repository_extension(managed: Managed, models: Path, tmp_path: Path) ->
     assert managed.manage("POST", "/v2/repository/models/scaled/unload", {})[0] == 404
 
 
-def test_descriptions_and_refusals(managed: Managed, tmp_path: Path) -> None:
+def test_repository_extension_of_grpc(managed: Managed, models: Path) -> None:
+    grpc = pytest.importorskip("tritonclient.grpc")
+    shutil.copy(models / "graph.tcp", managed.folder)
+    token = {"authorization": f"Bearer {managed.token}"}
+    with grpc.InferenceServerClient(f"127.0.0.1:{managed.grpc_port}") as client:
+        index = client.get_model_repository_index(headers=token)
+        assert [(m.name, m.version, m.state) for m in index.models] == [
+            ("scaled", "1", "READY"), ("graph", "1", "UNAVAILABLE")
+        ]  # fmt: skip
+        client.load_model("graph", headers=token)
+        assert managed.factor("graph")[0] == 200
+        client.unload_model("graph", headers=token)
+        assert managed.factor("graph")[0] == 404
+        for call, text in (
+            (lambda: client.get_model_repository_index(), "UNAUTHENTICATED"),
+            (lambda: client.load_model("graph", headers={"authorization": "Bearer guess"}), "UNAUTHENTICATED"),
+            (lambda: client.load_model("none", headers=token), "NOT_FOUND"),
+            (lambda: client.load_model("graph", headers=token, config="{}"), "INVALID_ARGUMENT"),
+        ):
+            with pytest.raises(grpc.InferenceServerException, match=text):
+                call()
+
+
+def test_descriptions_and_refusals(managed: Managed) -> None:
     assert managed.manage("GET", "/models") == (
         200, {"models": [{"modelName": "scaled", "modelUrl": "scaled/1/model.tcp"}]}
     )  # fmt: skip
     (one,) = managed.manage("GET", "/models/scaled")[1]
     assert (one["modelVersion"], one["defaultVersion"], one["workers"][0]["status"]) == ("1", True, "READY")
     assert managed.manage("GET", "/models/scaled/all")[1] == [one]
-    (tmp_path / "broken.tcp").write_bytes(b"nothing")
-    (tmp_path.parent / "outside.tcp").write_bytes(b"nothing")
+    (managed.folder / "broken.tcp").write_bytes(b"nothing")
+    (managed.folder.parent / "outside.tcp").write_bytes(b"nothing")
     refused: list[tuple[str, str, Any, int]] = [
         ("POST", "/models?url=broken.tcp", None, 400),
         ("POST", "/models?url=../outside.tcp", None, 404),
-        ("POST", f"/models?url={tmp_path}/scaled/1/model.tcp", None, 404),
+        ("POST", f"/models?url={managed.folder}/scaled/1/model.tcp", None, 404),
         ("POST", "/models?url=http://127.0.0.1/model.tcp", None, 404),
         ("POST", "/models?url=scaled/1/model.tcp&model_name=other", None, 400),
         ("POST", "/models?url=scaled/1/model.tcp&initial_workers=2", None, 400),
@@ -162,9 +202,10 @@ def is_open(port: int) -> bool:
         return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
-def test_a_signal_lets_both_protocols_answer(managed: Managed) -> None:
+def test_a_signal_lets_both_protocols_answer(models: Path) -> None:
     grpc = pytest.importorskip("tritonclient.grpc")
-    (one,) = managed.manage("GET", "/models/scaled")[1]
+    managed = Managed(models)
+    (one,) = managed.manage("GET", "/models/scaled/3")[1]
     worker = one["workers"][0]["pid"]
     os.kill(worker, signal.SIGSTOP)  # requests stay open until it continues
     tensor = grpc.InferInput("x", [1, 6], "FP32")
@@ -179,5 +220,7 @@ def test_a_signal_lets_both_protocols_answer(managed: Managed) -> None:
         while is_open(managed.port):
             pass
         os.kill(worker, signal.SIGCONT)
-        assert local.result() == (200, 1.0)
-        assert remote.result().as_numpy("output_0").tolist() == [[1.0] * 6]
+        assert local.result() == (200, 3.0)
+        assert remote.result().as_numpy("output_0").tolist() == [[3.0] * 6]
+    with managed.process:
+        assert managed.process.wait() == 0

@@ -47,7 +47,8 @@ def test_ambiguous_folders(tmp_path: Path, paths: tuple[str, ...], text: str) ->
         ('{"max_batch": 8}', "max_batch: Unexpected keyword argument"),
         ('{"max_batch_size": "eight"}', "max_batch_size: Input should be a valid integer"),
         ('{"max_delay_ms": NaN}', "max_delay_ms"),
-        ('{"max_seconds": 0}', "greater than 0"),
+        ('{"max_seconds": 0}', "max_seconds must be positive"),
+        ('{"max_memory_mb": 0}', "max_memory_mb must be positive"),
     ],
 )
 def test_wrong_settings(tmp_path: Path, content: str, text: str) -> None:

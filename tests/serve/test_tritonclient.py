@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tests.serve.conftest import Server
-from tracecomp.serve.grpc_messages import METHODS, message
+from tracecomp.serve.grpc_messages import MANAGEMENT, METHODS, message
 
 http_client = pytest.importorskip("tritonclient.http")
 grpc_client = pytest.importorskip("tritonclient.grpc")
@@ -79,5 +79,6 @@ def test_messages_have_the_fields_of_the_proto_file() -> None:
                     fields(f.message_type, seen)
         return seen
 
-    for name in (f"{method}{kind}" for method in METHODS for kind in ("Request", "Response")):
+    names = [f"{method}{kind}" for method in (*METHODS, *MANAGEMENT) for kind in ("Request", "Response")]
+    for name in (*names, "ModelStreamInferResponse"):
         assert fields(message(name).DESCRIPTOR, {}) == fields(theirs.message_types_by_name[name], {})

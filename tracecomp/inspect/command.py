@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import TracecompError
 from tracecomp.compiled.function import Compiled, trace
 from tracecomp.eager.tensor import Tensor
 from tracecomp.inspect.capture import capture
@@ -41,7 +42,7 @@ operands   --shape 64,784              a float32 tensor of random numbers, one o
 """
 
 
-class UsageError(ValueError):
+class UsageError(TracecompError, ValueError):
     """An invalid command line."""
 
 

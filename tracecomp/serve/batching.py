@@ -7,17 +7,19 @@ batches grow with the load, and a lone request does not wait. ``max_delay`` lets
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 
 from tracecomp.serve.errors import DeadlineExceeded, ServeError, Unavailable
 from tracecomp.serve.frames import Parts
-from tracecomp.serve.process import WorkerDied, WorkerHung
+from tracecomp.serve.process import Take, WorkerDied, WorkerHung
 from tracecomp.serve.tensors import TensorData
 
 Run = Callable[[Parts, Sequence[str]], Awaitable[list[TensorData]]]
+Stream = Callable[[Parts, Sequence[str], Take], Awaitable[None]]
 Computed = Callable[[int, Sequence[float], float], None]
 """Called after each batch with its rows, the seconds that its requests waited, and those that it took."""
 LOWEST_PRIORITY = 1 << 31  # behind every priority that a client may name
@@ -35,8 +37,22 @@ class Waiting:
     arrival: float = field(compare=False)
     answer: asyncio.Future[list[TensorData]] = field(compare=False)
     nbytes: int = field(compare=False)
+    chunks: asyncio.Queue[list[TensorData] | None] | None = field(compare=False, default=None)
+    """The answers of a stream, and None behind the last one."""
     retried: bool = field(compare=False, default=False)
     queued: bool = field(compare=False, default=True)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether the request must not be batched."""
+        return self.retried or self.chunks is not None
+
+    def take(self, outputs: list[TensorData]) -> bool:
+        """Receive one answer of a stream; whether the client wants more."""
+        if self.chunks is None or self.answer.done():
+            return False
+        self.chunks.put_nowait(outputs)
+        return True
 
     @property
     def rows(self) -> int:
@@ -61,11 +77,15 @@ class Batcher:
     model is ready and calls ``resume``. Nothing runs before.
     """
 
-    def __init__(self, run: Run, max_delay: float, max_waiting: int, computed: Computed | None = None) -> None:
+    def __init__(
+        self, run: Run, max_delay: float, max_waiting: int, computed: Computed | None = None,
+        stream: Stream | None = None,
+    ) -> None:  # fmt: skip
         self.max_rows = 0
         self.batches = 0
         """Batches that have been computed."""
         self._run, self._max_delay, self._max_waiting, self._computed = run, max_delay, max_waiting, computed
+        self._stream: Stream = stream or _no_stream
         self._queues: dict[Key, list[Waiting]] = {}
         self.waiting = 0
         """Requests in the queues."""
@@ -116,6 +136,26 @@ class Batcher:
 
         ``timeout`` is the number of seconds until DeadlineExceeded. Unavailable if too many requests wait.
         """
+        with self._queued(inputs, wanted, priority, timeout) as item:
+            return await item.answer
+
+    async def stream(
+        self, inputs: Sequence[TensorData], wanted: Sequence[str] = (), *, priority: int = 0,
+        timeout: float | None = None,
+    ) -> AsyncGenerator[list[TensorData], None]:  # fmt: skip
+        """The model's answers for ``inputs``, one after the other. A closed generator ends the computation."""
+        chunks: asyncio.Queue[list[TensorData] | None] = asyncio.Queue()
+        with self._queued(inputs, wanted, priority, timeout, chunks) as item:
+            item.answer.add_done_callback(lambda _: chunks.put_nowait(None))
+            while (outputs := await chunks.get()) is not None:
+                yield outputs
+            await item.answer
+
+    @contextmanager
+    def _queued(
+        self, inputs: Sequence[TensorData], wanted: Sequence[str], priority: int, timeout: float | None,
+        chunks: asyncio.Queue[list[TensorData] | None] | None = None,
+    ) -> Iterator[Waiting]:  # fmt: skip
         nbytes = sum(len(tensor.data) for tensor in inputs)
         if self.waiting and self._bytes + nbytes > MAX_WAITING_BYTES:
             raise Unavailable(f"{self._bytes} bytes are waiting; try again later")
@@ -125,15 +165,16 @@ class Batcher:
         now = loop.time()
         item = Waiting(
             priority or LOWEST_PRIORITY, next(self._numbers), inputs, wanted, now + timeout if timeout else None, now,
-            loop.create_future(), nbytes,
+            loop.create_future(), nbytes, chunks,
         )  # fmt: skip
         self._open += 1
         self._idle.clear()
         self._push(item)
         alarm = loop.call_at(item.deadline, item.fail, _late()) if item.deadline is not None else None
         try:
-            return await item.answer
+            yield item
         finally:
+            item.answer.cancel()  # a closed stream wants no more
             if alarm is not None:
                 alarm.cancel()
             if item.queued:
@@ -205,12 +246,12 @@ class Batcher:
         return True
 
     def _take(self, queue: list[Waiting]) -> list[Waiting]:
-        """The requests of the next batch, in order, as long as they fit. A request that is sent again runs alone."""
+        """The requests of the next batch, in order, as long as they fit. Streams and requests sent again run alone."""
         batch: list[Waiting] = []
         rows = 0
         while queue:
             first = queue[0]
-            if batch and (first.retried or batch[0].retried or rows + first.rows > self.max_rows):
+            if batch and (first.is_alone or batch[0].is_alone or rows + first.rows > self.max_rows):
                 break
             heappop(queue).queued = False
             batch.append(first)
@@ -226,8 +267,13 @@ class Batcher:
         wanted: Sequence[str] = batch[0].wanted if len(batch) == 1 else ()
         loop = asyncio.get_running_loop()
         start = loop.time()
+        parts = _together([item.inputs for item in batch])
+        outputs: Sequence[TensorData] = ()
         try:
-            outputs = await self._run(_together([item.inputs for item in batch]), wanted)
+            if batch[0].chunks is None:
+                outputs = await self._run(parts, wanted)
+            else:
+                await self._stream(parts, wanted, batch[0].take)
         except asyncio.CancelledError:
             for item in batch:
                 item.fail(Unavailable(_STOPPING))
@@ -257,12 +303,16 @@ class Batcher:
         """The process has ended: each request is sent once more, alone, because one of them may be the cause."""
         self.pause()
         for item in batch:
-            if item.retried:
-                item.fail(Unavailable("the model's process ended while it computed this request, twice"))
+            if item.retried or item.chunks is not None:
+                item.fail(Unavailable("the model's process ended while it computed this request"))
             else:
                 item.retried = True
                 if not item.answer.done():
                     self._push(item)
+
+
+async def _no_stream(parts: Parts, wanted: Sequence[str], take: Take) -> None:
+    raise Unavailable("this model does not stream")
 
 
 def _drop_left(queue: list[Waiting]) -> None:

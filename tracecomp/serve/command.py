@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from tracecomp.base.errors import TracecompError
+from tracecomp.serve.spawner import SPAWNER
 
 _LINE = "serve a folder of models over HTTP and gRPC"
 
@@ -22,16 +23,23 @@ def add_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -
     parser.add_argument(
         "--management-port", type=int, metavar="PORT", help="open a port on 127.0.0.1 to load and unload models"
     )
+    parser.add_argument(
+        "--snapshot", type=Path, metavar="FILE", help="continue with the models of this file, which keeps each change"
+    )
     parser.add_argument("--allow-code", action="store_true", help="run the Python code of .mar archives")
     parser.add_argument(
         "--max-body-mb", type=float, default=64, metavar="MB", help="largest request (default: %(default)s)"
     )
     parser.add_argument("--log-requests", action="store_true", help="log each request")
+    parser.add_argument("--log-json", action="store_true", help="write log lines as JSON objects")
+    parser.add_argument("--certfile", type=Path, metavar="FILE", help="certificate chain (PEM), which turns TLS on")
+    parser.add_argument("--keyfile", type=Path, metavar="FILE", help="private key (PEM), if --certfile lacks it")
     parser.set_defaults(run=run_serve)
 
 
 def run_serve(options: argparse.Namespace) -> int:
     """Run the server until it is stopped."""
+    SPAWNER.fork()  # it imports what workers need while this process imports the server
     try:
         server = import_module("tracecomp.serve.server")
     except ImportError as error:
@@ -39,6 +47,6 @@ def run_serve(options: argparse.Namespace) -> int:
     told = server.Options(
         options.models, options.host, options.port, None if options.no_grpc else options.grpc_port,
         int(options.max_body_mb * 2**20), options.log_requests, options.management_port,
-        options.allow_code,
+        options.allow_code, options.snapshot, options.log_json, options.certfile, options.keyfile,
     )  # fmt: skip
     return int(server.run(told))

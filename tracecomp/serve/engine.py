@@ -6,18 +6,18 @@ The methods belong to the event loop that ``start`` ran in. Nothing here knows H
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
 
-from tracecomp.serve.batching import Batcher
+from tracecomp.serve.batching import LOWEST_PRIORITY, Batcher
 from tracecomp.serve.errors import InvalidRequest, NotFound, ServeError, Unavailable
 from tracecomp.serve.metrics import Metrics, ModelMetrics
 from tracecomp.serve.process import WorkerProcess
-from tracecomp.serve.repository import Entry, entries
+from tracecomp.serve.repository import Entry
 from tracecomp.serve.signature import Signature
 from tracecomp.serve.tensors import TensorData
+from tracecomp.serve.traffic import Traffic
 
 _DRAIN_SECONDS = 60
 """Seconds that an unloaded version has to answer the requests that it has accepted."""
@@ -46,7 +46,11 @@ class ModelVersion:
         self.process = WorkerProcess(entry, self._changed, self.metrics.started)
         settings = entry.settings
         self.batcher = Batcher(
-            self.process.run, settings.max_delay_ms / 1000, settings.max_queue, self.metrics.computed
+            self.process.run,
+            settings.max_delay_ms / 1000,
+            settings.max_queue,
+            self.metrics.computed,
+            self.process.stream,
         )
         self._signature: Signature | None = None
         self._settled = asyncio.Event()
@@ -91,6 +95,24 @@ class ModelVersion:
             self.metrics.answered(status)
         return outputs
 
+    async def stream(self, request: Inference) -> AsyncGenerator[list[TensorData], None]:
+        """The answers for a request, one after the other. ServeError may follow some of them."""
+        status = 499  # the client has left
+        try:
+            signature = self.signature
+            inputs = signature.in_order(request.inputs)
+            signature.check_outputs(request.wanted)
+            answers = self.batcher.stream(inputs, request.wanted, priority=request.priority, timeout=request.timeout)
+            async with aclosing(answers):
+                async for outputs in answers:
+                    yield outputs
+            status = 200
+        except ServeError as error:
+            status = error.status
+            raise
+        finally:
+            self.metrics.answered(status)
+
     async def _submit(self, request: Inference) -> list[TensorData]:
         signature = self.signature
         inputs = signature.in_order(request.inputs)
@@ -116,14 +138,13 @@ class Engine:
     def __init__(self, models: Sequence[Entry]) -> None:
         self.entries = models
         self.metrics = Metrics()
+        self.changed: Callable[[], None] = lambda: None
+        """Called when versions, defaults or traffic have changed."""
         self._models: dict[str, dict[str, ModelVersion]] = {}
         self._defaults: dict[str, str] = {}
+        self._traffic: dict[str, Traffic] = {}
+        self._shadows: set[asyncio.Task[None]] = set()
         self._apart: set[ModelVersion] = set()  # processes that take no new requests: loading or draining
-
-    @classmethod
-    def of_folder(cls, folder: Path, allow_code: bool = False) -> Engine:
-        """The models of a folder. TracecompError describes a folder that cannot be read."""
-        return cls(entries(folder, allow_code))
 
     async def start(self) -> None:
         """Start a process for each model, without waiting for them."""
@@ -151,6 +172,7 @@ class Engine:
             raise
         finally:
             self._apart.discard(made)
+        self.changed()
         if replaced is not None:
             await self._drain(replaced)
         return made
@@ -163,18 +185,68 @@ class Engine:
         model = self.find(name, version)
         versions = self._models[name]
         del versions[model.version]
+        if name in self._traffic:
+            self._traffic[name] = self._traffic[name].without(model.version)
         if not versions:
             del self._models[name], self._defaults[name]
+            self._traffic.pop(name, None)
         elif self._defaults[name] == model.version:
             self._defaults[name] = [*versions][-1]
+        self.changed()
         await self._drain(model)
 
     def set_default(self, name: str, version: str) -> None:
         """Let a version answer the requests that name none. NotFound, or InvalidRequest before it is ready."""
+        self._find_ready(name, version)
+        self._defaults[name] = version
+        self._traffic.pop(name, None)
+        self.changed()
+
+    def set_traffic(self, name: str, traffic: Traffic) -> None:
+        """Distribute the requests that name no version. NotFound, or InvalidRequest before a version is ready."""
+        self.find(name)
+        for version in (*traffic.weights, traffic.shadow):
+            if version:
+                self._find_ready(name, version)
+        self._traffic[name] = traffic
+        self.changed()
+
+    def restore(self, name: str, default: str, traffic: Traffic) -> None:
+        """Continue with a default version and traffic, as far as the engine has these versions, ready or not."""
+        versions = self._models.get(name, {})
+        if default in versions:
+            self._defaults[name] = default
+        for version in {*traffic.weights, traffic.shadow} - versions.keys():
+            traffic = traffic.without(version)
+        if versions:
+            self._traffic[name] = traffic
+
+    def traffic(self, name: str) -> Traffic:
+        """How the requests that name no version are distributed."""
+        return self._traffic.get(name) or Traffic()
+
+    def _find_ready(self, name: str, version: str) -> None:
         model = self.find(name, version)
         if not model.is_ready:
             raise InvalidRequest(f"{name}, version {version}: {model.process.failure}")
-        self._defaults[name] = version
+
+    def route(self, name: str, version: str = "") -> ModelVersion:
+        """The version that answers the next request: the named one, or one by the model's traffic."""
+        if not version and name in self._traffic:
+            version = self._traffic[name].choose()
+        return self.find(name, version)
+
+    async def infer(self, model: ModelVersion, request: Inference) -> list[TensorData]:
+        """The outputs of ``model``. The shadow version gets a copy of the request. ServeError is a reason for none."""
+        traffic = self._traffic.get(model.name)
+        outputs = await model.infer(request)
+        if traffic is not None and traffic.shadow and traffic.shadow != model.version:
+            shadow = self._models.get(model.name, {}).get(traffic.shadow)
+            if shadow is not None:
+                task = asyncio.get_running_loop().create_task(_shadow(shadow, request, outputs))
+                self._shadows.add(task)
+                task.add_done_callback(self._shadows.discard)
+        return outputs
 
     def is_default(self, model: ModelVersion) -> bool:
         """Whether a version answers the requests that name none."""
@@ -200,7 +272,7 @@ class Engine:
     async def close(self) -> None:
         """Stop all models."""
         models = [*self, *self._apart]
-        self._models, self._defaults = {}, {}
+        self._models, self._defaults, self._traffic = {}, {}, {}
         await asyncio.gather(*[model.close() for model in models])
 
     async def settled(self) -> None:
@@ -229,3 +301,14 @@ class Engine:
         if version and version not in versions:
             raise NotFound(f"model {name!r} has no version {version!r}; it has {', '.join(versions)}")
         return versions[version or self._defaults[name]]
+
+
+async def _shadow(model: ModelVersion, request: Inference, expected: Sequence[TensorData]) -> None:
+    """Run a copy of a request behind all others, and count whether its answer has the same bits."""
+    try:
+        outputs = await model.infer(replace(request, priority=LOWEST_PRIORITY, timeout=None))
+    except ServeError:
+        model.metrics.shadowed("failed")
+        return
+    same = [(t.name, t.shape, bytes(t.data)) for t in outputs] == [(t.name, t.shape, bytes(t.data)) for t in expected]
+    model.metrics.shadowed("same" if same else "different")

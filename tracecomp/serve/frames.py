@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.serve.tensors import Buffer, TensorData, byte_count
+from tracecomp.serve.tensors import Buffer, TensorData
 from tracecomp_runtime import tensors
 from tracecomp_runtime.container import aligned
 
@@ -32,19 +32,19 @@ def pack(header: Header, parts: Parts = ()) -> list[Buffer]:
     """A message as buffers to write one after the other."""
     body: list[Buffer] = []
     total = 0
-    for _, _, _, buffers in parts:
-        length = sum(map(len, buffers))
+    lengths = [sum(map(len, buffers)) for _, _, _, buffers in parts]
+    for (_, _, _, buffers), length in zip(parts, lengths, strict=True):
         body += [*buffers, bytes(aligned(length) - length)]
         total += aligned(length)
-    told = json.dumps({**header, "tensors": [(name, kind, [*shape]) for name, kind, shape, _ in parts]}).encode()
+    described = [(n, kind, [*shape], length) for (n, kind, shape, _), length in zip(parts, lengths, strict=True)]
+    told = json.dumps({**header, "tensors": described}).encode()
     return [_LENGTHS.pack(len(told), total), told, *body]
 
 
 def unpack(header: Header, body: memoryview) -> list[TensorData]:
     """The tensors of a message, as views of its body."""
     found, offset = [], 0
-    for name, datatype, shape in header["tensors"]:
-        length = byte_count(name, datatype, shape)
+    for name, datatype, shape, length in header["tensors"]:
         found.append(TensorData(name, datatype, tuple(shape), body[offset : offset + length]))
         offset += aligned(length)
     return found

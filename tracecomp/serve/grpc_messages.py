@@ -14,6 +14,7 @@ Message: TypeAlias = Any
 """A message. Its fields are not known before the table is read."""
 SERVICE = "inference.GRPCInferenceService"
 METHODS = ("ServerLive", "ServerReady", "ModelReady", "ServerMetadata", "ModelMetadata", "ModelInfer")
+MANAGEMENT = ("RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload")
 """Each takes a message called like it with ``Request`` appended, and returns one with ``Response``."""
 
 _FIELDS = """
@@ -44,9 +45,21 @@ ModelInferResponse: string model_name = 1; string model_version = 2; string id =
 repeated ModelInferResponse.InferOutputTensor outputs = 5; repeated bytes raw_output_contents = 6
 ModelInferResponse.InferOutputTensor: string name = 1; string datatype = 2; repeated int64 shape = 3; \
 map parameters = 4; InferTensorContents contents = 5
+ModelStreamInferResponse: string error_message = 1; ModelInferResponse infer_response = 2
+ModelRepositoryParameter: oneof bool bool_param = 1; oneof int64 int64_param = 2; oneof string string_param = 3; \
+oneof bytes bytes_param = 4
+RepositoryIndexRequest: string repository_name = 1; bool ready = 2
+RepositoryIndexResponse: repeated RepositoryIndexResponse.ModelIndex models = 1
+RepositoryIndexResponse.ModelIndex: string name = 1; string version = 2; string state = 3; string reason = 4
+RepositoryModelLoadRequest: string repository_name = 1; string model_name = 2; \
+map:ModelRepositoryParameter parameters = 3
+RepositoryModelLoadResponse:
+RepositoryModelUnloadRequest: string repository_name = 1; string model_name = 2; \
+map:ModelRepositoryParameter parameters = 3
+RepositoryModelUnloadResponse:
 """
-"""One message a line, as in the protocol's proto file. ``map`` is a map of strings to InferParameter; ``oneof`` fields
-are those of InferParameter's choice."""
+"""One message a line, as in the protocol's proto file. ``map`` is a map of strings to InferParameter or to the named
+message; ``oneof`` fields are those of a parameter's choice."""
 
 _PACKAGE = "inference"
 _Field = descriptor_pb2.FieldDescriptorProto
@@ -68,7 +81,8 @@ def _file() -> Any:
 
 def _add_field(message: Message, path: str, words: list[str]) -> None:
     name, number = words[-3], int(words[-1])
-    kind, label = words[-4], _Field.LABEL_REPEATED if words[0] in ("repeated", "map") else _Field.LABEL_OPTIONAL
+    kind, _, values = words[-4].partition(":")
+    label = _Field.LABEL_REPEATED if words[0] == "repeated" or kind == "map" else _Field.LABEL_OPTIONAL
     field = message.field.add(name=name, number=number, label=label)
     if words[0] == "oneof":
         if not message.oneof_decl:
@@ -78,7 +92,7 @@ def _add_field(message: Message, path: str, words: list[str]) -> None:
         entry = message.nested_type.add(name="ParametersEntry")
         entry.options.map_entry = True
         entry.field.add(name="key", number=1, label=_Field.LABEL_OPTIONAL, type=_Field.TYPE_STRING)
-        _set_type(entry.field.add(name="value", number=2, label=_Field.LABEL_OPTIONAL), "InferParameter")
+        _set_type(entry.field.add(name="value", number=2, label=_Field.LABEL_OPTIONAL), values or "InferParameter")
         kind = f"{path}.ParametersEntry"
     _set_type(field, kind)
 

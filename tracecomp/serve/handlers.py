@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
@@ -19,17 +19,17 @@ from tracecomp.base.errors import TracecompError
 from tracecomp.serve.archive import unpack
 from tracecomp.serve.errors import InvalidRequest, ModelFailed, ServeError, Unavailable
 from tracecomp.serve.settings import Settings
-from tracecomp.serve.signature import OPEN, Signature, TensorSpec
-from tracecomp.serve.tensors import TensorData
+from tracecomp.serve.signature import Signature, TensorSpec
+from tracecomp.serve.tensors import TEXT, TensorData, of_texts
 
 PLATFORM = "torchserve_handler"
 SUFFIX = ".mar"
 _STEPS = ("preprocess", "inference", "postprocess")
 _JSON, _TEXT, _BYTES = "application/json", "text/plain", "application/octet-stream"
-_TENSORS = [TensorSpec(name, "UINT8", (OPEN,)) for name in ("body", "media_type")]
+_TENSORS = [TensorSpec(name, TEXT, (1,)) for name in ("body", "media_type")]
 Value: TypeAlias = Any
 """A handler's input or result."""
-Handle = Callable[[Sequence[Mapping[str, Value]], "Context"], Sequence[Value]]
+Handle = Callable[[Sequence[Mapping[str, Value]], "Context"], Sequence[Value] | Generator[Value, None, None]]
 
 
 @dataclass(frozen=True)
@@ -54,27 +54,42 @@ class HandlerModel:
         self.signature = Signature(_TENSORS, _TENSORS, PLATFORM, 0, "handlers run alone")
 
     def run(self, inputs: Sequence[TensorData], wanted: Sequence[str]) -> list[TensorData]:
-        """The answer's body and media type. ServeError for a failed run."""
-        body, media_type = (bytes(tensor.data) for tensor in inputs)
+        """The answer's body and media type. ServeError for a failed run. The parts of a generator are joined."""
+        parts = [*self._results(inputs)]
+        body, media_type = parts[0] if len(parts) == 1 else (b"".join(part for part, _ in parts), _media_type(parts))
+        return [t for t in as_tensors(body, media_type) if not wanted or t.name in wanted]
+
+    def stream(self, inputs: Sequence[TensorData], wanted: Sequence[str]) -> Iterator[list[TensorData]]:
+        """An answer for each value of a handler's generator, or the only one of another handler."""
+        for answer in self._results(inputs):
+            yield [t for t in as_tensors(*answer) if not wanted or t.name in wanted]
+
+    def _results(self, inputs: Sequence[TensorData]) -> Iterator[tuple[bytes, str]]:
+        body, media_type = (tensor.texts()[0] for tensor in inputs)
         try:
             given = _parsed(body) if media_type.split(b";")[0].strip() == _JSON.encode() else body
             results = self._handle([{"body": given}], self._context)
+            if isinstance(results, Generator):
+                yield from map(_encoded, results)
+                return
             if not isinstance(results, list | tuple) or len(results) != 1:
-                raise ModelFailed("the handler must return a list with one result for each request")
-            answer = _encoded(results[0])
+                raise ModelFailed("the handler must return a list with one result for each request, or a generator")
+            yield _encoded(results[0])
         except ServeError:
             raise
         except MemoryError:
             raise Unavailable("the model ran out of memory") from None
         except Exception as error:  # a handler may raise anything
             raise ModelFailed(f"the handler failed: {type(error).__name__}: {error}") from error
-        return [t for t in as_tensors(*answer) if not wanted or t.name in wanted]
 
 
 def as_tensors(body: bytes | memoryview, media_type: str) -> list[TensorData]:
-    """The body of a request or an answer, and its media type, as tensors of bytes."""
-    kind = media_type.encode()
-    return [TensorData("body", "UINT8", (len(body),), body), TensorData("media_type", "UINT8", (len(kind),), kind)]
+    """The body of a request or an answer, and its media type, as tensors of one byte string each."""
+    return [of_texts("body", (1,), [bytes(body)]), of_texts("media_type", (1,), [media_type.encode()])]
+
+
+def _media_type(parts: Sequence[tuple[bytes, str]]) -> str:
+    return _TEXT if {kind for _, kind in parts} == {_TEXT} else _BYTES
 
 
 def _parsed(body: bytes) -> Value:

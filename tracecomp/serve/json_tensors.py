@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tracecomp.serve.errors import InvalidRequest
-from tracecomp.serve.tensors import NUMPY_NAMES, Array, TensorData, array_bytes, byte_count
+from tracecomp.serve.tensors import NUMPY_NAMES, TEXT, Array, TensorData, array_bytes, byte_count, of_texts
 from tracecomp_runtime.tensors import dtype_of
 
 Json: TypeAlias = Any
@@ -32,12 +32,20 @@ def to_tensor(name: str, datatype: str, shape: tuple[int, ...], data: object) ->
         raise InvalidRequest(f"input {name!r}: the lists of 'data' differ in length or depth") from None
     if values.shape not in (shape, (math.prod(shape),)):
         raise InvalidRequest(f"input {name!r}: 'data' has shape {[*values.shape]}, 'shape' is {[*shape]}")
+    if datatype == TEXT:
+        return of_texts(name, shape, _encoded(name, values.reshape(-1).tolist()))
     array = _converted(name, datatype, values.reshape(-1).tolist())
     return TensorData(name, datatype, shape, array_bytes(array))
 
 
 def to_numbers(tensor: TensorData) -> list[Any]:
-    """The elements of a tensor in row-major order, as JSON has them."""
+    """The elements of a tensor in row-major order, as JSON has them. InvalidRequest for bytes that are not UTF-8."""
+    if tensor.datatype == TEXT:
+        try:
+            return [text.decode() for text in tensor.texts()]
+        except UnicodeDecodeError:
+            told = f"output {tensor.name!r} is not UTF-8; ask for binary_data"
+            raise InvalidRequest(told) from None
     array = tensor.array().reshape(-1)
     if tensor.datatype in _FLOATS:
         with np.errstate(invalid="ignore"):  # signalling NaNs
@@ -46,6 +54,13 @@ def to_numbers(tensor: TensorData) -> list[Any]:
             return [x if math.isfinite(x) else _told(x) for x in array.tolist()]
     numbers: list[Any] = array.tolist()
     return numbers
+
+
+def _encoded(name: str, values: list[Json]) -> list[bytes]:
+    try:
+        return [value.encode() for value in values]
+    except (AttributeError, UnicodeEncodeError):
+        raise InvalidRequest(f"input {name!r}: 'data' must hold text") from None
 
 
 def _told(value: float) -> str:

@@ -10,11 +10,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tracecomp import compile, load_program
+import tracecomp
 from tracecomp.base.errors import TracecompError
+from tracecomp.base.lazy_names import load_module
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
-from tracecomp.export import load as load_exported
 from tracecomp.serve.settings import Settings
 from tracecomp.serve.signature import OPEN, TensorSpec
 from tracecomp.serve.tensors import DATATYPES, Array
@@ -67,7 +67,7 @@ def _program(path: Path, settings: Settings) -> Loaded:
     file = Container(path)
     if file.header.get("kind") == "code" and settings.digest is None:
         raise TracecompError(f"{path.name} holds machine code; its settings must have the digest that save() returned")
-    program = load_program(path, digest=settings.digest, threads=settings.threads).program
+    program = tracecomp.load_program(path, digest=settings.digest, threads=settings.threads).program
     if file.header["written"]:
         changed = ", ".join(file.header["written"])
         raise TracecompError(f"{path.name} changes its state ({changed}) in every call; save a program that only reads")
@@ -138,7 +138,7 @@ def _leaf_names(structure: Json, given: Json) -> list[str]:
 
 
 def _onnx(path: Path) -> Loaded:
-    module = import_module("tracecomp.onnx.module").load(path)  # the package onnx is optional
+    module = load_module("tracecomp.onnx.module").load(path)  # the package onnx is optional
     graph = module._model.graph
     inputs, symbols = [], []
     for name in module.input_names:
@@ -173,14 +173,14 @@ def _share_rows(inputs: Sequence[TensorSpec], symbols: Sequence[str]) -> bool:
 
 
 def _exported(path: Path) -> Loaded:
-    program = load_exported(str(path))
+    program = load_module("tracecomp.export").load(str(path))
     signature = program.graph_signature
     if signature.buffers_to_mutate or signature.user_inputs_to_mutate:
         raise TracecompError(f"{path.name} changes its buffers or inputs; export a program that only reads")
     leaves, spec = tree_flatten(program.example_inputs)
     shapes = {node.name: node.meta["shape"] for node in program.graph.nodes if node.op == "placeholder"}
     places = [k for k, leaf in enumerate(leaves) if isinstance(leaf, Tensor)]
-    names = [signature.user_inputs[k] for k in places]  # type: ignore[index]
+    names = [signature.user_inputs[k] for k in places]
     inputs = [
         TensorSpec(name, DATATYPES[leaves[k]._data.dtype.name], _closed(shapes[name]))
         for name, k in zip(names, places, strict=True)
@@ -213,7 +213,7 @@ def _compiled(call: Callable[..., object]) -> Callable[[Sequence[Array]], list[A
     def run(arrays: Sequence[Array]) -> list[Array]:
         shapes = tuple(array.shape for array in arrays)
         if shapes not in kept and len(kept) < MOST_SHAPES:
-            kept[shapes] = compile(lambda *tensors: call(*tensors), dynamic=False)
+            kept[shapes] = tracecomp.compile(lambda *tensors: call(*tensors), dynamic=False)
         with no_grad():
             return _arrays(kept.get(shapes, call)(*[Tensor._wrap(array) for array in arrays]))
 

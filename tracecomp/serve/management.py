@@ -7,32 +7,34 @@ server's folder can be loaded.
 from __future__ import annotations
 
 import json
-import secrets
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter, ValidationError
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tracecomp.base.errors import TracecompError
-from tracecomp.serve.engine import Engine, ModelVersion
-from tracecomp.serve.errors import InvalidRequest, NotFound, Unauthorized
+from tracecomp.serve.control import Control
+from tracecomp.serve.engine import ModelVersion
+from tracecomp.serve.errors import InvalidRequest, NotFound
 from tracecomp.serve.http import Handler, answering, read_body
-from tracecomp.serve.repository import Entry, entries
+from tracecomp.serve.observation import Observed
+from tracecomp.serve.traffic import Traffic
 
 _MOST_BODY_BYTES = 1 << 16  # settings of a model
+_TRAFFIC = TypeAdapter(Traffic)
 _REGISTER = {"url": None, "model_name": None, "initial_workers": ("1",), "synchronous": ("true",)}
 """TorchServe's parameters of a registration, with the values that are supported."""
 
 
 class Management:
-    """Handlers for the models of an engine, whose files are in ``folder``."""
+    """Handlers that need the token of ``control``."""
 
-    def __init__(self, engine: Engine, folder: Path, token: str, allow_code: bool) -> None:
-        self._engine, self._folder, self._token, self._allow_code = engine, folder, token, allow_code
+    def __init__(self, control: Control) -> None:
+        self._control, self._engine = control, control.engine
 
     def application(self) -> Starlette:
         """The ASGI application of the management port."""
@@ -45,19 +47,18 @@ class Management:
             ("DELETE", "/models/{name}", self.unregister),
             ("DELETE", one, self.unregister),
             ("PUT", f"{one}/set-default", self.set_default),
+            ("GET", "/traffic/{name}", self.traffic),
+            ("PUT", "/traffic/{name}", self.set_traffic),
             ("POST", "/v2/repository/index", self.index),
             ("POST", f"{all_of}/load", self.load),
             ("POST", f"{all_of}/unload", self.unload),
         ]
-        return Starlette(routes=[Route(p, answering(self._allowed(h)), methods=[m]) for m, p, h in paths])
+        routes = [Route(p, answering(self._allowed(h)), methods=[m]) for m, p, h in paths]
+        return Starlette(routes=routes, middleware=[Middleware(Observed)])
 
     def _allowed(self, handler: Handler) -> Handler:
-        expected = f"Bearer {self._token}".encode()
-
         async def handle(request: Request) -> Response:
-            given = request.headers.get("authorization", "").encode()
-            if not secrets.compare_digest(given, expected):
-                raise Unauthorized("send the header 'Authorization: Bearer TOKEN' with the server's token")
+            self._control.check(request.headers.get("authorization", ""))
             return await handler(request)
 
         return handle
@@ -83,7 +84,7 @@ class Management:
             if key not in _REGISTER or (_REGISTER[key] is not None and value not in (_REGISTER[key] or ())):
                 raise InvalidRequest(f"parameter {key}={value} is not supported; write the model's settings file")
         url = given.get("url", "")
-        entry = next((e for e in self._files() if str(e.path.relative_to(self._folder)) == url), None)
+        entry = next((e for e in self._control.files() if str(e.path.relative_to(self._control.folder)) == url), None)
         if entry is None:
             raise NotFound(f"the server's folder has no model file {url!r}")
         if given.get("model_name", entry.name) != entry.name:
@@ -103,6 +104,24 @@ class Management:
         self._engine.set_default(name, version)
         return JSONResponse({"status": f"Version {version} of model {name!r} is the default"})
 
+    async def traffic(self, request: Request) -> Response:
+        """How the requests that name no version are distributed."""
+        name, _ = _named(request)
+        self._engine.find(name)
+        traffic = self._engine.traffic(name)
+        return JSONResponse({"weights": {**traffic.weights}, "shadow": traffic.shadow})
+
+    async def set_traffic(self, request: Request) -> Response:
+        """Set weights and the shadow version: ``{"weights": {"1": 9, "2": 1}, "shadow": "3"}``."""
+        name, _ = _named(request)
+        body = await read_body(request, _MOST_BODY_BYTES)
+        try:
+            traffic: Traffic = _TRAFFIC.validate_json(bytes(body))
+        except ValidationError as error:
+            raise InvalidRequest(f"the body is not a distribution: {error.errors()[0]['msg']}") from None
+        self._engine.set_traffic(name, traffic)
+        return await self.traffic(request)
+
     def _described(self, model: ModelVersion) -> dict[str, Any]:
         settings, waiting = model.entry.settings, model.batcher.waiting
         status = "READY" if model.is_ready else "UNLOADING" if model.process.is_given_up else "LOADING"
@@ -121,55 +140,26 @@ class Management:
     async def index(self, request: Request) -> Response:
         """The models of the server and of its folder; only ready ones with ``{"ready": true}``."""
         only_ready = (await _parameters(request, "ready")).get("ready", False)
-        known = [_state(model) for model in self._engine]
-        names = {(state["name"], state["version"]) for state in known}
-        known += [
-            {"name": e.name, "version": e.version, "state": "UNAVAILABLE", "reason": "unloaded"}
-            for e in self._files() if (e.name, e.version) not in names
-        ]  # fmt: skip
-        return JSONResponse([state for state in known if not only_ready or state["state"] == "READY"])
+        return JSONResponse(self._control.index(only_ready))
 
     async def load(self, request: Request) -> Response:
         """Load every version in the folder again, and unload those that the folder does not have."""
         await _parameters(request)
-        name = request.path_params["name"]
-        wanted = [entry for entry in self._files() if entry.name == name]
-        if not wanted:
-            raise NotFound(f"the server's folder has no model {name!r}")
-        for entry in wanted:
-            await self._engine.load(entry)
-        for version in {*self._engine.models.get(name, ())} - {entry.version for entry in wanted}:
-            await self._engine.unload(name, version)
+        await self._control.load(request.path_params["name"])
         return JSONResponse({})
 
     async def unload(self, request: Request) -> Response:
         """Unload all versions."""
         await _parameters(request, "unload_dependents")
-        name = request.path_params["name"]
-        self._engine.find(name)
-        for version in [*self._engine.models[name]]:
-            await self._engine.unload(name, version)
+        await self._control.unload(request.path_params["name"])
         return JSONResponse({})
 
-    # ---- the folder
-
-    def _files(self) -> Sequence[Entry]:
-        try:
-            return entries(self._folder, self._allow_code)
-        except TracecompError as error:
-            raise InvalidRequest(str(error)) from None
-
     def _url(self, model: ModelVersion) -> str:
-        return str(model.entry.path.relative_to(self._folder))
+        return str(model.entry.path.relative_to(self._control.folder))
 
 
 def _named(request: Request) -> tuple[str, str]:
     return request.path_params["name"], request.path_params.get("version", "")
-
-
-def _state(model: ModelVersion) -> dict[str, str]:
-    state = "READY" if model.is_ready else "UNAVAILABLE" if model.process.is_given_up else "LOADING"
-    return {"name": model.name, "version": model.version, "state": state, "reason": model.process.failure}
 
 
 async def _parameters(request: Request, *known: str) -> Mapping[str, Any]:

@@ -21,6 +21,9 @@ class Metrics:
         labels = ("model", "version")
         self.requests = Counter("tracecomp_requests", "Requests by status.", (*labels, "status"), registry=registry)
         self.starts = Counter("tracecomp_process_starts", "Starts of the model's process.", labels, registry=registry)
+        self.shadows = Counter(
+            "tracecomp_shadow_answers", "Copies of requests by result.", (*labels, "result"), registry=registry
+        )
         self.queue = Histogram(
             "tracecomp_queue_seconds", "Time that a request waits.", labels, registry=registry, buckets=_SECONDS
         )
@@ -41,9 +44,8 @@ class ModelMetrics:
     def __init__(self, metrics: Metrics, name: str, version: str) -> None:
         self._metrics, self._labels = metrics, (name, version)
         self.answered_count = self.failed_count = self.start_count = 0
-        self._queue, self._compute, self._rows, self._starts = (
-            one.labels(*self._labels) for one in (metrics.queue, metrics.compute, metrics.rows, metrics.starts)
-        )
+        self._queue, self._compute = metrics.queue.labels(name, version), metrics.compute.labels(name, version)
+        self._rows, self._starts = metrics.rows.labels(name, version), metrics.starts.labels(name, version)
 
     def answered(self, status: int) -> None:
         """A request has been answered with an HTTP status."""
@@ -64,3 +66,7 @@ class ModelMetrics:
         self._compute.observe(seconds)
         for one in waited:
             self._queue.observe(one)
+
+    def shadowed(self, result: str) -> None:
+        """A copy of a request has been answered: with the ``same`` bits, ``different`` ones, or ``failed``."""
+        self._metrics.shadows.labels(*self._labels, result).inc()

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from tracecomp.serve import frames
 from tracecomp.serve.errors import KINDS, ServeError, Unavailable
 from tracecomp.serve.repository import Entry
 from tracecomp.serve.signature import Signature
+from tracecomp.serve.spawner import SPAWNER, Child
 from tracecomp.serve.tensors import TensorData
 
+Take = Callable[[list[TensorData]], bool]
+"""Receives one answer of a stream; returns whether the client wants more."""
 _MOST_FAILURES = 5
 """Processes in a row that may end before their model is ready."""
 _PAUSES = (0.0, 0.1, 0.5, 1.0)
@@ -45,7 +44,7 @@ class WorkerProcess:
         self.pid: int | None = None
         self._entry, self._settings, self._changed, self._started = entry, entry.settings, changed, started
         self._channel: frames.ServerChannel | None = None
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Child | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -63,20 +62,35 @@ class WorkerProcess:
         """The outputs for a batch. WorkerDied if the process ends meanwhile; WorkerHung if it takes more than the
         model's ``max_seconds``; ServeError for a failed run.
 
-        Only one call at a time is allowed. A cancelled call would leave its answer to the next one, so callers shield
-        it.
+        Only one call at a time is allowed, of this method or ``stream``. A cancelled call would leave its answer to the
+        next one, so callers shield it.
         """
+        return (await self._exchange({"wanted": [*wanted], "stream": False}, parts))[1]
+
+    async def stream(self, parts: frames.Parts, wanted: Sequence[str], take: Take) -> None:
+        """Give each answer for a request to ``take``, until there are no more or it returns False.
+
+        Errors are those of ``run``; ``max_seconds`` limits the time of one answer.
+        """
+        has_more, outputs = await self._exchange({"wanted": [*wanted], "stream": True}, parts)
+        while has_more:
+            told = {"next": True} if take(outputs) else {"stop": True}
+            has_more, outputs = await self._exchange(told)
+
+    async def _exchange(self, told: frames.Header, parts: frames.Parts = ()) -> tuple[bool, list[TensorData]]:
+        """Send a message; return whether more answers follow, and the tensors of this one."""
         channel = self._channel
         if channel is None:
             raise WorkerDied
         try:
             async with asyncio.timeout(self._settings.max_seconds):
-                await channel.send({"wanted": [*wanted]}, parts)
+                await channel.send(told, parts)
                 header, body = await channel.receive()
             outputs = [] if "error" in header else frames.unpack(header, body)
         except TimeoutError:
             channel.close()
-            self._kill()  # it does not read the connection while it computes
+            if self._process is not None:
+                self._process.kill()  # it does not read the connection while it computes
             raise WorkerHung(f"the model exceeded its limit of {self._settings.max_seconds:g} s") from None
         except OSError:
             raise WorkerDied from None
@@ -85,7 +99,7 @@ class WorkerProcess:
             raise WorkerDied from None
         if "error" in header:
             raise _error(header["error"])
-        return outputs
+        return "more" in header, outputs
 
     async def _keep(self) -> None:
         failures = 0
@@ -104,7 +118,10 @@ class WorkerProcess:
             return await self._one_life_in(folder)
 
     async def _one_life_in(self, folder: str) -> tuple[bool, bool]:
-        process, channel = await self._spawn()
+        try:
+            process, channel = await self._spawn()
+        except OSError:
+            return False, False
         try:
             told = {"path": str(self._entry.path), "settings": self._settings.to_json(), "folder": folder}
             await channel.send({**told, "allow_code": self._entry.allow_code})
@@ -122,24 +139,22 @@ class WorkerProcess:
             self._channel = None
             if self.signature is not None:
                 self._become(None, "the model's process has ended and is starting again")
+            self._process = None
             channel.close()
-            await _end(process)
+            process.kill()  # it may still compute
+            await process.wait()
+            process.close()
 
-    async def _spawn(self) -> tuple[asyncio.subprocess.Process, frames.ServerChannel]:
+    async def _spawn(self) -> tuple[Child, frames.ServerChannel]:
         here, there = socket.socketpair()
-        with there:
-            process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "tracecomp.serve.worker", str(there.fileno()), stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[there.fileno()], env=_environment(),
-            )  # fmt: skip
+        try:
+            process = await SPAWNER.spawn(there)
+        except BaseException:
+            here.close()
+            raise
         self._started()
         self._process, self.pid = process, process.pid
         return process, frames.ServerChannel(here)
-
-    def _kill(self) -> None:
-        if self._process is not None:
-            with suppress(ProcessLookupError):
-                self._process.kill()
 
     def _give_up(self, reason: str) -> None:
         self.is_given_up = True
@@ -148,19 +163,6 @@ class WorkerProcess:
     def _become(self, signature: Signature | None, failure: str) -> None:
         self.signature, self.failure = signature, failure
         self._changed()
-
-
-async def _end(process: asyncio.subprocess.Process) -> None:
-    """End a process that may still compute, and reap it."""
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
-
-
-def _environment() -> dict[str, Any]:
-    """The worker finds the package that this process runs, wherever it was started."""
-    package = str(Path(__file__).parents[2])
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])])}
 
 
 def _error(told: Sequence[str]) -> ServeError:

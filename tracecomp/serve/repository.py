@@ -8,13 +8,15 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
+from pydantic import TypeAdapter, ValidationError
+
 from tracecomp.base.errors import TracecompError
-from tracecomp.serve import settings
 from tracecomp.serve.settings import Settings
 
 SUFFIXES = (".tcp", ".pt2", ".onnx", ".mar")
 """Model files: program files, exported programs, ONNX models, archives with a handler."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_SETTINGS = TypeAdapter(Settings)
 _VERSION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})*")
 
 
@@ -72,4 +74,17 @@ def _versions(folder: Path) -> Iterator[Entry]:
 def _entry(name: str, version: str, path: Path, told: Path) -> Entry:
     if not _NAME.fullmatch(name):
         raise TracecompError(f"{path}: a model's name has letters, digits, '.', '_' and '-', at most 128")
-    return Entry(name, version, path, settings.read(told))
+    return Entry(name, version, path, read_settings(told))
+
+
+def read_settings(path: Path) -> Settings:
+    """The settings in a file; the defaults where there is none. TracecompError names a wrong key or value."""
+    if not path.is_file():
+        return Settings()
+    try:
+        found: Settings = _SETTINGS.validate_json(path.read_bytes())
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise TracecompError(f"{path}: {where}: {first['msg']}") from None
+    return found

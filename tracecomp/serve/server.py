@@ -8,6 +8,7 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
@@ -19,9 +20,13 @@ from starlette.types import ASGIApp as ASGIApplication
 
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.asgi import App
+from tracecomp.serve.control import Control
 from tracecomp.serve.engine import Engine
-from tracecomp.serve.grpc_server import make_server
+from tracecomp.serve.grpc_server import Remote
 from tracecomp.serve.management import Management
+from tracecomp.serve.observation import JsonLines, TextLines
+from tracecomp.serve.repository import entries
+from tracecomp.serve.snapshot import Snapshot
 
 _TOKEN = "TRACECOMP_SERVE_TOKEN"
 """The variable of the environment that holds the management token."""
@@ -41,46 +46,75 @@ class Options:
     log_requests: bool
     management_port: int | None = None
     allow_code: bool = False
+    snapshot: Path | None = None
+    log_json: bool = False
+    certfile: Path | None = None
+    keyfile: Path | None = None
+
+    @property
+    def scheme(self) -> str:
+        """The suffix of "http" and "grpc": "s" with TLS."""
+        return "s" if self.certfile else ""
 
 
 def run(options: Options) -> int:
     """Serve until a signal ends the process; the exit code."""
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    engine = Engine.of_folder(options.folder, options.allow_code)
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonLines() if options.log_json else TextLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    logging.getLogger("tracecomp.serve").setLevel(logging.INFO if options.log_requests else logging.WARNING)
+    found = entries(options.folder, options.allow_code)
+    snapshot = None if options.snapshot is None else Snapshot(options.snapshot, options.folder)
+    if snapshot is not None:
+        found, missing = snapshot.select(found)
+        for url in missing:
+            print(f"error: {options.snapshot} names {url}, which the folder lacks", file=sys.stderr, flush=True)
+    engine = Engine(found)
     with ExitStack() as open_sockets:
         listener = open_sockets.enter_context(_listener(options.host, options.port))
         manager = None
         if options.management_port is not None:
             manager = open_sockets.enter_context(_listener("127.0.0.1", options.management_port))
-        asyncio.run(_serve(engine, listener, manager, options))
+        asyncio.run(_serve(engine, snapshot, listener, manager, options))
     return 0
 
 
-def _http(application: ASGIApplication, options: Options) -> Any:
-    server: Any = uvicorn.Server(uvicorn.Config(
-        application, log_level="info" if options.log_requests else "warning", access_log=options.log_requests,
-        lifespan="off", server_header=False, timeout_graceful_shutdown=_STOP_SECONDS, ws="none",
-    ))  # fmt: skip
+def _http(application: ASGIApplication, certfile: Path | None = None, keyfile: Path | None = None) -> Any:
+    try:
+        server: Any = uvicorn.Server(uvicorn.Config(
+            application, log_config=None, access_log=False, lifespan="off", server_header=False,
+            timeout_graceful_shutdown=_STOP_SECONDS, ws="none", ssl_certfile=certfile, ssl_keyfile=keyfile,
+        ))  # fmt: skip
+        server.config.load()
+    except (OSError, ssl.SSLError) as error:
+        raise TracecompError(f"cannot read the certificate: {error}") from None
     server.capture_signals = nullcontext  # a signal stops all servers together
     return server
 
 
-async def _serve(engine: Engine, listener: socket.socket, manager: socket.socket | None, options: Options) -> None:
+async def _serve(
+    engine: Engine, snapshot: Snapshot | None, listener: socket.socket, manager: socket.socket | None, options: Options
+) -> None:
     application = App(engine, options.max_body_bytes)
+    servers = {_http(application, options.certfile, options.keyfile): listener}
     stop, loop = asyncio.Event(), asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     await application.start()
-    addresses = [f"http://{_address(options.host, listener.getsockname()[1])}"]
+    if snapshot is not None:
+        snapshot.restore(engine)
+    addresses = [f"http{options.scheme}://{_address(options.host, listener.getsockname()[1])}"]
     remote: Any = None
     if options.grpc_port is not None:
-        remote, port = make_server(engine, _address(options.host, options.grpc_port), options.max_body_bytes)
-        await remote.start()
-        addresses.append(f"grpc://{_address(options.host, port)}")
-    servers = {_http(application, options): listener}
+        remote = Remote(_address(options.host, options.grpc_port), options.max_body_bytes, _certificate(options))
+        addresses.append(f"grpc{options.scheme}://{_address(options.host, remote.port)}")
     print(f"serving {_count(engine)} on {' and '.join(addresses)}", flush=True)
+    control = None
     if manager is not None:
-        servers[_http(_management(engine, manager, options), options)] = manager
+        control = _control(engine, manager, options)
+        servers[_http(Management(control).application())] = manager
+    if remote is not None:
+        await remote.start(engine, control)
     running = [loop.create_task(server.serve([sock])) for server, sock in servers.items()]
     watching, stopping = loop.create_task(_report(engine)), loop.create_task(stop.wait())
     try:
@@ -96,14 +130,21 @@ async def _serve(engine: Engine, listener: socket.socket, manager: socket.socket
         await application.close()
 
 
-def _management(engine: Engine, manager: socket.socket, options: Options) -> ASGIApplication:
-    """The application of the management port, whose address and generated token are printed."""
+def _certificate(options: Options) -> tuple[bytes, bytes] | None:
+    if options.certfile is None:
+        return None
+    chain = options.certfile.read_bytes()
+    return (options.keyfile or options.certfile).read_bytes(), chain
+
+
+def _control(engine: Engine, manager: socket.socket, options: Options) -> Control:
+    """Management for HTTP and gRPC. Print its port and a generated token."""
     token, note = os.environ.get(_TOKEN, ""), f"the token of {_TOKEN}"
     if not token:
         token = secrets.token_urlsafe(32)
         note = f"token {token}"
     print(f"management on http://127.0.0.1:{manager.getsockname()[1]} with {note}", flush=True)
-    return Management(engine, options.folder, token, options.allow_code).application()
+    return Control(engine, options.folder, token, options.allow_code)
 
 
 async def _report(engine: Engine) -> None:

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
-from typing import Annotated, Any, ClassVar
-
-from pydantic import Field, TypeAdapter, ValidationError
-
-from tracecomp.base.errors import TracecompError
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True)
@@ -18,7 +13,8 @@ class Settings:
     ``digest`` is what saving a file of machine code returned. ``max_batch_size`` is the most rows that are computed
     together; 1 or less turns batching off. ``max_delay_ms`` is how long a request may wait for others. ``max_queue`` is
     the most waiting requests. ``threads`` are those of the worker process; by default all cores. A process that
-    computes longer than ``max_seconds`` is restarted; None sets no limit. ``shapes`` are sizes for the first runs of
+    computes longer than ``max_seconds`` is restarted; None sets no limit. ``max_memory_mb`` limits the process's data
+    (RLIMIT_DATA): its heap and private memory, without mapped files. ``shapes`` are sizes for the first runs of
     inputs with further open sizes.
     """
 
@@ -29,27 +25,18 @@ class Settings:
     max_delay_ms: float = 0.0
     max_queue: int = 1024
     threads: int | None = None
-    max_seconds: Annotated[float, Field(gt=0)] | None = 120.0
+    max_seconds: float | None = 120.0
+    max_memory_mb: int | None = None
     shapes: dict[str, list[int]] = field(default_factory=dict)
 
     __pydantic_config__: ClassVar[Any] = {"extra": "forbid", "allow_inf_nan": False}
 
+    def __post_init__(self) -> None:
+        if self.max_seconds is not None and self.max_seconds <= 0:
+            raise ValueError("max_seconds must be positive, or null for no limit")
+        if self.max_memory_mb is not None and self.max_memory_mb <= 0:
+            raise ValueError("max_memory_mb must be positive, or null for no limit")
+
     def to_json(self) -> dict[str, Any]:
         """The settings as the worker process gets them."""
         return asdict(self)
-
-
-_READER = TypeAdapter(Settings)
-
-
-def read(path: Path) -> Settings:
-    """The settings in a file; the defaults where there is none. TracecompError names a wrong key or value."""
-    if not path.is_file():
-        return Settings()
-    try:
-        found: Settings = _READER.validate_json(path.read_bytes())
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise TracecompError(f"{path}: {where}: {first['msg']}") from None
-    return found

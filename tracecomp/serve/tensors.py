@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
@@ -20,9 +21,13 @@ NUMPY_NAMES = {
     "INT16": "int16", "INT32": "int32", "INT64": "int64", "FP16": "float16", "BF16": "bfloat16", "FP32": "float32",
     "FP64": "float64",
 }  # fmt: skip
-"""The protocol's datatypes, and numpy's names of them. Text (BYTES) is not supported."""
+"""The protocol's datatypes of numbers, and numpy's names of them."""
+TEXT = "BYTES"
+"""The datatype of byte strings. Each one is its length, four bytes with the lowest first, and its bytes."""
+_LENGTH = struct.Struct("<I")
 DATATYPES = {name: datatype for datatype, name in NUMPY_NAMES.items()}
 ITEM_BYTES = {datatype: 2 if datatype == "BF16" else np.dtype(name).itemsize for datatype, name in NUMPY_NAMES.items()}
+ITEM_BYTES[TEXT] = _LENGTH.size  # at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +41,24 @@ class TensorData:
 
     def __post_init__(self) -> None:
         nbytes = byte_count(self.name, self.datatype, self.shape)
-        if len(self.data) != nbytes:
+        if self.datatype == TEXT:
+            self.texts()
+        elif len(self.data) != nbytes:
             told = f"{self.datatype}{[*self.shape]} takes {nbytes} bytes, got {len(self.data)}"
             raise InvalidRequest(f"tensor {self.name!r}: {told}")
+
+    def texts(self) -> list[bytes]:
+        """The byte strings of a tensor of BYTES. InvalidRequest unless they fill the data."""
+        found, position, data = [], 0, memoryview(self.data)
+        for _ in range(prod(self.shape)):
+            start = position + _LENGTH.size
+            if start > len(data):
+                break
+            position = start + _LENGTH.unpack_from(data, position)[0]
+            found.append(bytes(data[start:position]))
+        if len(found) < prod(self.shape) or position != len(data):
+            raise InvalidRequest(f"tensor {self.name!r}: the data does not hold {prod(self.shape)} byte strings")
+        return found
 
     def array(self) -> Array:
         """The tensor as a read-only array over the same bytes."""
@@ -47,7 +67,7 @@ class TensorData:
 
 
 def byte_count(name: str, datatype: str, shape: Sequence[int]) -> int:
-    """The bytes of a tensor. InvalidRequest for an unknown datatype or a negative size."""
+    """The bytes of a tensor, for BYTES the fewest ones. InvalidRequest for an unknown datatype or a negative size."""
     if datatype not in ITEM_BYTES:
         known = ", ".join(ITEM_BYTES)
         raise InvalidRequest(f"tensor {name!r}: datatype {datatype!r} is not supported. Supported: {known}")
@@ -62,6 +82,11 @@ def of_array(name: str, array: Array) -> TensorData:
     if datatype is None:
         raise InvalidRequest(f"tensor {name!r}: dtype {array.dtype.name} has no datatype in the protocol")
     return TensorData(name, datatype, array.shape, array_bytes(array))
+
+
+def of_texts(name: str, shape: tuple[int, ...], texts: Sequence[bytes]) -> TensorData:
+    """Byte strings as a tensor of BYTES."""
+    return TensorData(name, TEXT, shape, b"".join(part for text in texts for part in (_LENGTH.pack(len(text)), text)))
 
 
 def array_bytes(array: Array) -> memoryview:

@@ -19,6 +19,7 @@ from tracecomp.serve.errors import InvalidRequest
 from tracecomp.serve.handlers import PLATFORM, as_tensors
 from tracecomp.serve.http import answering, read_body, while_connected
 from tracecomp.serve.json_tensors import Json, to_numbers, to_tensor
+from tracecomp.serve.observation import annotate
 from tracecomp.serve.signature import Signature, TensorSpec
 from tracecomp.serve.tensors import TensorData
 
@@ -47,20 +48,20 @@ class TorchServeRoutes:
         named = request.path_params["name"], request.path_params.get("version", "")
         self._engine.find(*named)  # an unknown model's body is not read
         body = await read_body(request, self._limit)
-        model = self._engine.find(*named)  # the version may have been replaced meanwhile
+        model = self._engine.route(*named)  # the version may have been replaced meanwhile
+        annotate(model=model.name, version=model.version)
         if model.signature.platform == PLATFORM:
-            return await _handled(request, model, body)
+            return await self._handled(request, model, body)
         tensors, single = _inputs(model.signature, _parsed(body))
-        outputs = await while_connected(request, model.infer(Inference(tensors)))
+        outputs = await while_connected(request, self._engine.infer(model, Inference(tensors)))
         told = {t.name: _nested(t, single) for t in outputs}
         return JSONResponse(next(iter(told.values())) if len(told) == 1 else told)
 
-
-async def _handled(request: Request, model: ModelVersion, body: memoryview) -> Response:
-    """The answer of a handler."""
-    tensors = as_tensors(body, request.headers.get("content-type", ""))
-    content, kind = await while_connected(request, model.infer(Inference(tensors)))
-    return Response(bytes(content.data), media_type=bytes(kind.data).decode())
+    async def _handled(self, request: Request, model: ModelVersion, body: memoryview) -> Response:
+        """The answer of a handler."""
+        tensors = as_tensors(body, request.headers.get("content-type", ""))
+        content, kind = await while_connected(request, self._engine.infer(model, Inference(tensors)))
+        return Response(content.texts()[0], media_type=kind.texts()[0].decode())
 
 
 def _parsed(body: memoryview) -> Json:

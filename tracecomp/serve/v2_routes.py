@@ -10,6 +10,7 @@ from tracecomp.serve.engine import Engine
 from tracecomp.serve.errors import InvalidRequest
 from tracecomp.serve.http import answering, read_body, while_connected
 from tracecomp.serve.metadata import model_metadata, server_metadata
+from tracecomp.serve.observation import annotate
 from tracecomp.serve.v2_messages import read_request, write_response
 
 _LENGTH = "Inference-Header-Content-Length"
@@ -65,9 +66,10 @@ class V2Routes:
         """The model's outputs for one request."""
         self._engine.find(*_named(request))  # an unknown model's body is not read
         body = await read_body(request, self._limit)
-        model = self._engine.find(*_named(request))  # the version may have been replaced meanwhile
+        model = self._engine.route(*_named(request))  # the version may have been replaced meanwhile
+        annotate(model=model.name, version=model.version)
         message, inference = read_request(body, _header_length(request))
-        outputs = await while_connected(request, model.infer(inference))
+        outputs = await while_connected(request, self._engine.infer(model, inference))
         header, buffers = write_response(message, model.name, model.version, outputs)
         if not buffers:
             return Response(header, media_type="application/json")

@@ -1,17 +1,17 @@
-"""A worker process: it runs one model for the server. ``python -m tracecomp.serve.worker SOCKET``."""
+"""A worker process: it runs one model for the server."""
 
 from __future__ import annotations
 
-import signal
+import resource
 import socket
-import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from tracecomp import set_num_threads
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.errors import InvalidRequest, ModelFailed, ServeError, Unavailable
-from tracecomp.serve.frames import Header, WorkerChannel, unpack
+from tracecomp.serve.frames import Header, Parts, WorkerChannel, unpack
 from tracecomp.serve.handlers import SUFFIX, HandlerModel
 from tracecomp.serve.loading import Loaded, load
 from tracecomp.serve.settings import Settings
@@ -49,6 +49,10 @@ class Worker:
         named = zip((spec.name for spec in self.signature.outputs), results, strict=True)
         return [of_array(n, a[:rows] if rows else a) for n, a in named if not wanted or n in wanted]
 
+    def stream(self, inputs: Sequence[TensorData], wanted: Sequence[str]) -> Iterator[list[TensorData]]:
+        """The outputs, which are a single answer."""
+        yield self.run(inputs, wanted)
+
 
 def serve(channel: WorkerChannel) -> None:
     """Load the model that the first message names, then answer until the server closes the connection."""
@@ -66,6 +70,9 @@ def serve(channel: WorkerChannel) -> None:
 
 def _loaded(told: Header) -> Worker | HandlerModel:
     path, settings = Path(told["path"]), Settings(**told["settings"])
+    if settings.max_memory_mb is not None:
+        most = settings.max_memory_mb << 20
+        resource.setrlimit(resource.RLIMIT_DATA, (most, most))
     if path.suffix != SUFFIX:
         return Worker(path, settings)
     if not told["allow_code"]:
@@ -75,23 +82,24 @@ def _loaded(told: Header) -> Worker | HandlerModel:
 
 def _answer(channel: WorkerChannel, worker: Worker | HandlerModel, header: Header, body: memoryview) -> None:
     try:
-        found = worker.run(unpack(header, body), header["wanted"])
+        if not header["stream"]:
+            channel.send({}, _parts(worker.run(unpack(header, body), header["wanted"])))
+            return
+        for found in worker.stream(unpack(header, body), header["wanted"]):
+            channel.send({"more": True}, _parts(found))
+            if "stop" in channel.receive()[0]:
+                break
     except ServeError as error:
         channel.send({"error": (type(error).__name__, str(error))})
         return
-    channel.send({}, [(t.name, t.datatype, t.shape, [t.data]) for t in found])
+    channel.send({})
 
 
-def main(argv: Sequence[str]) -> int:
-    """Serve on the socket whose descriptor is the only argument."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the server decides when to stop
-    with socket.socket(fileno=int(argv[0])) as connection:
-        try:
-            serve(WorkerChannel(connection))
-        except (EOFError, ConnectionError):
-            return 0
-    return 0
+def _parts(tensors: Sequence[TensorData]) -> Parts:
+    return [(t.name, t.datatype, t.shape, [t.data]) for t in tensors]
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+def main(connection: socket.socket) -> None:
+    """Serve on ``connection`` until the server closes it."""
+    with connection, suppress(EOFError, ConnectionError):
+        serve(WorkerChannel(connection))
