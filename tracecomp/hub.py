@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from urllib.error import URLError
 from urllib.parse import urlparse
 from urllib.request import Request, urlopen
 
-from tracecomp.base.errors import at_user_line
+from tracecomp.base.errors import at_user_line, type_name
 from tracecomp.serialization import load as _load_file
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
@@ -127,7 +128,13 @@ def _github_folder(repo: str, force_reload: bool, trust: bool | str | None) -> P
     if folder.exists() and not force_reload:
         return folder
     archive = folder.with_suffix(".zip")
-    download_url_to_file(f"https://github.com/{owner}/{name}/zipball/{branch}", str(archive))
+    url = f"https://github.com/{owner}/{name}/zipball/{branch}"
+    try:
+        download_url_to_file(url, str(archive))
+    except URLError as error:
+        raise RuntimeError(
+            f"hub: {url} cannot be downloaded: {error.reason}. Load a copy on disk with source='local'"
+        ) from error
     with tempfile.TemporaryDirectory(dir=folder.parent) as unpacked, zipfile.ZipFile(archive) as source:
         source.extractall(unpacked)
         shutil.rmtree(folder, ignore_errors=True)
@@ -157,6 +164,8 @@ def _hubconf(repo: str, source: str, force_reload: bool, trust: bool | str | Non
 
 
 def _entry(module: ModuleType, name: str) -> Any:
+    if not isinstance(name, str):
+        raise ValueError(f"hub: the name of an entry point must be str, not {type_name(name)}")
     found = getattr(module, name, None)
     if not callable(found):
         raise RuntimeError(f"Cannot find callable {name} in hubconf")

@@ -8,13 +8,15 @@ own function of that name.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from tracecomp.autograd import Function
 from tracecomp.base.errors import at_user_line
+from tracecomp.base.function_schema import FunctionSchema, infer_schema
 from tracecomp.base.lazy_names import load_module
 from tracecomp.eager.aliasing import check_types
 from tracecomp.eager.modes import grad_enabled, modes, no_grad
@@ -24,8 +26,8 @@ from tracecomp.functional.publish import NAMESPACES
 from tracecomp.ir.op import OPS
 
 __all__ = [
-    "CustomOpDef", "Library", "custom_op", "define", "get_ctx", "impl", "impl_abstract", "opcheck", "register_autograd",
-    "register_fake", "register_kernel", "register_vmap", "triton_op", "wrap_triton",
+    "CustomOpDef", "Library", "custom_op", "define", "get_ctx", "impl", "impl_abstract", "infer_schema", "opcheck",
+    "register_autograd", "register_fake", "register_kernel", "register_vmap", "triton_op", "wrap_triton",
 ]  # fmt: skip
 
 Fn = Callable[..., Any]
@@ -55,8 +57,8 @@ class Operator:
         return self
 
     @property
-    def _schema(self) -> str:
-        return self.qualname + self.schema
+    def _schema(self) -> FunctionSchema:
+        return FunctionSchema(self.qualname + (self.schema or _UNKNOWN))
 
     def name(self) -> str:
         return self.qualname
@@ -201,12 +203,15 @@ class OpOverloadPacket(Operator):
         return f"<OpOverloadPacket(op='{self}')>"
 
 
-class Schema(NamedTuple):
-    """The known part of an overload's schema: its name shows whether it writes."""
+_UNKNOWN = "(...) -> ..."
+"""The schema of an operator that was defined without one."""
 
-    name: str
-    overload_name: str
-    is_mutable: bool
+
+@functools.cache
+def _aten_schemas() -> dict[str, str]:
+    """PyTorch's schemas of the operators of ``aten``, by name and overload."""
+    lines = (Path(__file__).parent / "aten" / "schemas.txt").read_text().splitlines()
+    return {f"aten::{line.partition('(')[0]}": f"aten::{line}" for line in lines}
 
 
 class OpOverload:
@@ -217,9 +222,17 @@ class OpOverload:
         self.namespace, _, self._opname = packet.qualname.partition("::")
         self.__name__ = f"{self._opname}.{overload}"
         self.__qualname__, self.__module__ = self.__name__, f"torch._ops.{self.namespace}"
-        written = self._opname.endswith("_") and not self._opname.startswith("_")
-        self._schema = Schema(packet.qualname, "" if overload == "default" else overload, written or overload == "out")
         self.tags: list[Any] = []
+
+    @functools.cached_property
+    def _schema(self) -> FunctionSchema:
+        """PyTorch's schema; that of an overload that PyTorch does not have tells by its name whether it writes."""
+        known = _aten_schemas().get(self.name())
+        if known is not None:
+            return FunctionSchema(known)
+        written = self._opname.endswith("_") and not self._opname.startswith("_")
+        first = "(Tensor(a!) self, ...) -> Tensor(a!)" if written or self._overloadname == "out" else _UNKNOWN
+        return FunctionSchema(self.name() + first)
 
     @property
     def op(self) -> OpOverload:
@@ -227,7 +240,8 @@ class OpOverload:
 
     def name(self) -> str:
         """``aten::add.Tensor``; the default overload has the name of its packet."""
-        return f"{self._schema.name}.{self._schema.overload_name}".rstrip(".")
+        overload = "" if self._overloadname == "default" else f".{self._overloadname}"
+        return self.overloadpacket.qualname + overload
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.overloadpacket(*args, **kwargs)
@@ -382,10 +396,16 @@ def custom_op(
     name: str, fn: Fn | None = None, /, *, mutates_args: Any = (), device_types: Any = None, schema: str | None = None,
     tags: Any = None,
 ) -> Any:  # fmt: skip
-    """An operator of ``fn``; also a decorator."""
+    """An operator of ``fn``; also a decorator. Its schema is that of ``infer_schema`` unless ``schema`` is given.
+
+    ValueError for a name without a namespace, and for a function whose schema cannot be inferred.
+    """
 
     def make(fn: Fn) -> CustomOpDef:
-        operator = _OPERATORS[name] = Operator(name, schema or str(inspect.signature(fn)))
+        if "::" not in name:
+            raise ValueError(at_user_line(f"custom_op(): expected a name like 'namespace::name', not {name!r}"))
+        declared = infer_schema(fn, mutates_args=mutates_args) if schema is None else schema
+        operator = _OPERATORS[name] = Operator(name, declared)
         kinds = (device_types,) if device_types is None or isinstance(device_types, str) else device_types
         operator.kernels.update(dict.fromkeys(kinds, fn))
         return CustomOpDef(operator, fn)

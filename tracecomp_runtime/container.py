@@ -25,15 +25,19 @@ MAX_HEADER = 64 * 2**20
 FIXED = struct.Struct("<8sII32s")
 
 
-class ProgramError(ValueError):
-    """A program file is damaged, of an unknown format, not the one that was pinned, or not for this machine."""
+class ProgramError(RuntimeError, ValueError):
+    """A program file is damaged, of an unknown format, not the one that was pinned, or not for this machine.
+
+    PyTorch raises a RuntimeError for most damaged files, and a ValueError for others.
+    """
 
 
 class Container:
     """A program file that is open for reading; its sections are memory-mapped."""
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = os.fspath(path)
+    def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
+        self.name = os.fspath(path) if name is None else name
+        """The file in messages."""
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
             fixed = file.read(FIXED.size)
@@ -81,7 +85,7 @@ class Container:
 
     def error(self, text: str) -> ProgramError:
         """An error about this file."""
-        return ProgramError(f"{self.path} {text}")
+        return ProgramError(f"{self.name} {text}")
 
     def _parsed(self, text: bytes) -> dict[str, Any]:
         try:

@@ -55,7 +55,7 @@ def test_a_library_defines_and_implements() -> None:
 
 def test_lists_of_tensors_get_lists_of_gradients_and_results_may_be_several() -> None:
     @library.custom_op("mine::both", mutates_args=())
-    def both(xs: list[torch.Tensor], y: torch.Tensor) -> Any:
+    def both(xs: list[torch.Tensor], y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return xs[0] * y, xs[1] + y
 
     both.register_autograd(lambda ctx, a, b: ([a * ctx.y, b], None), setup_context=lambda ctx, inputs, output: setattr(
@@ -78,7 +78,7 @@ def test_aten_operators_are_the_functions_and_compiled_libraries_are_only_noted(
 
 
 def test_what_a_custom_operator_computes_is_compiled() -> None:
-    library.custom_op("mine::plain", lambda x: x.exp() + 1, mutates_args=())
+    library.custom_op("mine::plain", lambda x: x.exp() + 1, mutates_args=(), schema="(Tensor x) -> Tensor")
     compiled = torch.compile(lambda x: library.ops.mine.plain(x) * 2)
     x = torch.tensor([0.0, 1.0])
     for _ in range(3):

@@ -102,9 +102,14 @@ def sole(where: device) -> device:
 
 
 def check_device(where: Device) -> device:
-    """``where`` as a device, the CPU if it says nothing; AssertionError for an accelerator."""
+    """``where`` as a device, the CPU if it says nothing.
+
+    AssertionError for an accelerator, as in PyTorch; RuntimeError for the index of one.
+    """
     if where is None:
         return CPU
+    if isinstance(where, int):
+        raise RuntimeError(f"Cannot access accelerator device {where}: tracecomp runs on the CPU. Use device='cpu'")
     found: device = where if isinstance(where, device) else device(where)
     if found.type in ("cpu", "meta"):
         return sole(found)

@@ -59,15 +59,18 @@ def save(program: ExportedProgram, f: Any, extra: Mapping[str, str | bytes]) -> 
     container.write(f, header, {"tensors": tensors.to_bytes(arrays), **sections})
 
 
-def load(f: Any, extra: dict[str, Any] | None) -> ExportedProgram:
-    """Load the program in a file; it can only run operators on tensors. ProgramError for a damaged file."""
+def load(f: Any, extra: dict[str, Any] | None, name: str | None = None) -> ExportedProgram:
+    """Load the program in a file; it can only run operators on tensors. ProgramError for a damaged file.
+
+    Messages call the file ``name``, which is its path by default.
+    """
     if hasattr(f, "read"):
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "program")
             with open(path, "wb") as copy:
                 shutil.copyfileobj(f, copy)
-            return load(path, extra)
-    file = Container(f)
+            return load(path, extra, getattr(f, "name", "the program file"))
+    file = Container(f, name)
     if file.header.get("kind") != "exported":
         raise file.error(f"is of the kind {file.header.get('kind')!r}, which torch.export.load does not read")
     try:

@@ -25,13 +25,17 @@ _LONG = 2**63
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
-    """``dim`` as a non-negative axis; a 0-d tensor counts as one axis. IndexError when out of range."""
+    """``dim`` as a non-negative axis; a 0-d tensor counts as one axis. IndexError when out of range.
+
+    ValueError when it has more than 64 bits.
+    """
     span = max(ndim, 1)
     try:
         dim = operator.index(dim)
     except TypeError:
         raise TypeError(f"dim must be an int, not {type(dim).__name__}") from None
     if not -span <= dim < span:
+        as_index(dim)
         raise IndexError(f"Dimension out of range (expected to be in range of [{-span}, {span - 1}], but got {dim})")
     return dim % span
 

@@ -1,4 +1,5 @@
-"""Checks of Python arguments: if a function declares bool, int, float or str, others are rejected, as in PyTorch."""
+"""Checks of arguments: if a function declares numbers, texts, tensors or lists of them, others are rejected, as in
+PyTorch."""
 
 from __future__ import annotations
 
@@ -6,7 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property
 from typing import get_overloads
 
+import numpy as np
+
 from tracecomp.base.errors import type_name
+from tracecomp.eager.device import layout, memory_format
+from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor
 
 Test = Callable[[object], bool]
@@ -30,15 +35,50 @@ def _is_float(x: object) -> bool:
     return not x._data.ndim if isinstance(x, Tensor) else hasattr(type(x), "__float__") or hasattr(type(x), "__index__")
 
 
+def _is_number(x: object) -> bool:
+    return isinstance(x, bool | complex) or (_is_float(x) and not isinstance(x, np.ndarray))
+
+
+def _are_ints(x: object) -> bool:
+    """Whether ``x`` is an int or a sequence of ints. PyTorch rejects a bool only at the first position."""
+    if not isinstance(x, tuple | list):
+        return _is_int(x) or (hasattr(type(x), "__iter__") and not isinstance(x, str | bytes | Mapping))
+    return not x or (_is_int(x[0]) and all(isinstance(n, bool) or _is_int(n) for n in x[1:]))
+
+
+def _are_floats(x: object) -> bool:
+    return isinstance(x, tuple | list) and all(map(_is_float, x))
+
+
+def _are_tensors(x: object) -> bool:
+    return isinstance(x, tuple | list) and all(isinstance(y, Tensor) for y in x)
+
+
 _TESTS: Mapping[str, Test] = {
     "Dim": lambda x: x is None or isinstance(x, tuple | list | str) or _is_int(x),
+    "Generator": lambda x: isinstance(x, Generator),
+    "Layout": lambda x: x is None or isinstance(x, layout),
+    "MemoryFormat": lambda x: x is None or isinstance(x, memory_format),
     "None": lambda x: x is None,
+    "Number": _is_number,
+    "Sequence[Tensor]": _are_tensors,
+    "Sequence[float]": _are_floats,
+    "Sequence[int]": _are_ints,
+    "Sizes": _are_ints,
+    "Tensor": lambda x: isinstance(x, Tensor),
     "bool": lambda x: isinstance(x, bool),
+    "complex": _is_number,
     "float": _is_float,
     "int": _is_int,
     "str": lambda x: isinstance(x, str),
 }
 """Whether a value is one that a kind of argument takes. Dynamic numbers of a recording count as numbers."""
+_WORDS: Mapping[str, str] = {
+    "Dim": "tuple of ints", "Layout": "torch.layout", "MemoryFormat": "torch.memory_format",
+    "Sequence[Tensor]": "tuple of Tensors", "Sequence[float]": "tuple of floats", "Sequence[int]": "tuple of ints",
+    "Sizes": "tuple of ints",
+}  # fmt: skip
+"""The kinds in messages, if they differ."""
 
 
 @cache
@@ -80,6 +120,16 @@ class PlainArguments:
         return [(i, p, *self.tests[p]) for i, p in enumerate(named) if p in self.tests]
 
     @cached_property
+    def rest(self) -> tuple[int, str, str, Test] | None:
+        """The test of further positional arguments if these are tensors, and the first such position."""
+        code = self.fn.__code__
+        if not code.co_flags & 0x04:  # *args
+            return None
+        name = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
+        kind, test = self.tests.get(name, ("", None))
+        return (code.co_argcount, name, kind, test) if test is not None and "Tensor" in kind else None
+
+    @cached_property
     def _forms(self) -> Sequence[Callable[..., object]]:
         takes_all = self.fn.__code__.co_flags & 0x08  # **kwargs
         return get_overloads(self.fn) if takes_all else ()
@@ -98,17 +148,27 @@ class PlainArguments:
         """TypeError for the first argument of a wrong kind."""
         for i, argument, kind, test in self.places:
             if i < len(args) and not test(args[i]):
-                raise self._error(f"'{argument}' (position {i + 1})", kind, args[i])
+                raise self._error(f"'{argument}' (position {i + 1})", kind, args[i], test)
+        if self.rest is not None:
+            start, argument, kind, test = self.rest
+            for i in range(start, len(args)):
+                if not test(args[i]):
+                    raise self._error(f"'{argument}' (position {i + 1})", kind, args[i], test)
         limits = self._limits
         if limits is not None and len(args) > limits[1]:
             raise TypeError(f"{self.name}() takes {limits[1]} positional arguments but {len(args)} were given")
         for key, value in kwargs.items():
             kind, found = self.tests.get(key, ("", None))
             if found is not None and not found(value):
-                raise self._error(f"'{key}'", kind, value)
+                raise self._error(f"'{key}'", kind, value, found)
             if limits is not None and key not in limits[0]:
                 raise TypeError(f"{self.name}() got an unexpected keyword argument '{key}'")
 
-    def _error(self, which: str, kind: str, value: object) -> TypeError:
-        wanted = kind.removesuffix(" | None").replace(" | ", " or ").replace("Dim", "tuple of ints")
-        return TypeError(f"{self.name}(): argument {which} must be {wanted}, not {type_name(value)}")
+    def _error(self, which: str, kind: str, value: object, test: Test) -> TypeError:
+        wanted = " or ".join(_WORDS.get(part, part) for part in kind.split(" | ") if part != "None")
+        found = f"not {type_name(value)}"
+        for i, x in enumerate(value if isinstance(value, tuple | list) else ()):
+            if not test((x,)):
+                found = f"but found element of type {type_name(x)} at pos {i}"
+                break
+        return TypeError(f"{self.name}(): argument {which} must be {wanted}, {found}")

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tracecomp.base.errors import type_name
 from tracecomp.compiled import compile
 from tracecomp.compiled.program_files import container
 from tracecomp.compiled.program_files.load import FAULTS, LoadedProgram, load_program
@@ -74,6 +75,9 @@ def _write_graph(value: object, f: Any, examples: Sequence[object]) -> None:
 def _write(value: object, f: Any, extra: Mapping[str, Any]) -> None:
     collector = Collector()
     header = collector.description(value)
+    for name, x in extra.items():
+        if not isinstance(x, str | bytes | bytearray):
+            raise TypeError(f"save(): the extra file {name!r} must be str or bytes, not {type_name(x)}")
     sections = {f"extra/{n}": x.encode() if isinstance(x, str) else bytes(x) for n, x in extra.items()}
     container.write(f, header, {"tensors": tensors.to_bytes(collector.arrays()), **sections})
 
@@ -89,10 +93,11 @@ def is_program(f: Any) -> bool:
     return bool(begin == MAGIC)
 
 
-def load(f: Any, kind: type[Module], extra: dict[str, object] | None = None) -> Any:
+def load(f: Any, kind: type[Module], extra: dict[str, object] | None = None, name: str | None = None) -> Any:
     """The module (of a class that derives from ``kind``) or function in a program file.
 
-    ``extra`` receives the file's bytes for the names in it.
+    ``extra`` receives the file's bytes for the names in it. Messages call the file ``name``, which is its path by
+    default.
 
     ProgramError describes an invalid file. Files may be untrusted: scripts can reach only tensors.
     """
@@ -101,8 +106,8 @@ def load(f: Any, kind: type[Module], extra: dict[str, object] | None = None) -> 
             path = os.path.join(folder, "program")
             with open(path, "wb") as copy:
                 shutil.copyfileobj(f, copy)
-            return load(path, kind, extra)
-    file = Container(f)
+            return load(path, kind, extra, getattr(f, "name", "the program file"))
+    file = Container(f, name)
     if file.header.get("kind") == "graph":
         return TracedProgram(load_program(f))
     if file.header.get("kind") != "script":

@@ -31,8 +31,16 @@ _LENGTHS = 26
 """Offset, in the header before a member, of the lengths of its name and extra field."""
 
 
+class ArchiveError(pickle.UnpicklingError, RuntimeError):
+    """A file is not an archive, or a damaged one. PyTorch raises a RuntimeError there."""
+
+
+class EmptyFileError(ArchiveError, EOFError):
+    """A file without a byte. PyTorch raises an EOFError."""
+
+
 class Archive:
-    """An archive that is being read; UnpicklingError describes an invalid one. RuntimeError for one of TorchScript.
+    """An archive that is being read; ArchiveError describes an invalid one. RuntimeError for one of TorchScript.
 
     Memory is read; at a ``place`` without memory only its size is. Memory of the file named ``mapped`` is mapped
     copy-on-write, so that it is read lazily.
@@ -40,21 +48,21 @@ class Archive:
 
     def __init__(self, file: BinaryIO, place: device | None = None, mapped: str | None = None) -> None:
         self._place, self._mapped = place, mapped
+        if not file.seek(0, 2):
+            raise EmptyFileError("the file is empty")
         if not zipfile.is_zipfile(file):
-            raise pickle.UnpicklingError(
-                "not a zip archive. Files of PyTorch before 1.6 must be saved again by a newer version."
-            )
+            raise ArchiveError("not a zip archive. Files of PyTorch before 1.6 must be saved again by a newer version.")
         self._limit = _FREE_BYTES + _EXPANSION * file.seek(0, 2)
         file.seek(0)
         self._zip = zipfile.ZipFile(file)
         self._members = {info.filename: info for info in self._zip.infolist()}
         if len(self._members) != len(self._zip.infolist()):
-            raise pickle.UnpicklingError("two members of the archive have the same name")
+            raise ArchiveError("two members of the archive have the same name")
         pickled = next((name for name in self._members if name.endswith("/data.pkl")), None)
         if pickled is None and any(name.endswith("/constants.pkl") for name in self._members):
             raise RuntimeError("TorchScript files contain code and cannot be loaded")
         if pickled is None:
-            raise pickle.UnpicklingError("the archive has no data.pkl")
+            raise ArchiveError("the archive has no data.pkl")
         self._root = pickled.removesuffix("data.pkl")
         self._memory: dict[str, Memory] = {}
         self.pickled = self._read(pickled).tobytes()
@@ -77,19 +85,19 @@ class Archive:
         name = self._root + "byteorder"
         order = self._read(name).tobytes().decode() if name in self._members else "little"
         if order not in ("little", "big"):
-            raise pickle.UnpicklingError(f"unknown byte order {order!r:.20}")
+            raise ArchiveError(f"unknown byte order {order!r:.20}")
         return order
 
     def _checked(self, name: str) -> zipfile.ZipInfo:
         """A member whose size, added to those before it, the archive's size explains."""
         info = self._members.get(name)
         if info is None:
-            raise pickle.UnpicklingError(f"the archive has no {name}")
+            raise ArchiveError(f"the archive has no {name}")
         self._limit -= info.file_size
         if self._limit < 0:
-            raise pickle.UnpicklingError(f"{name} is too large for the size of the archive")
+            raise ArchiveError(f"{name} is too large for the size of the archive")
         if info.flag_bits & _ENCRYPTED:
-            raise pickle.UnpicklingError(f"{name} is encrypted")
+            raise ArchiveError(f"{name} is encrypted")
         return info
 
     def _bytes(self, name: str, itemsize: int) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -108,7 +116,7 @@ class Archive:
             self._limit += info.file_size
             return self._read(name)
         if start + info.file_size > os.path.getsize(self._mapped):
-            raise pickle.UnpicklingError(f"{name} is cut off")
+            raise ArchiveError(f"{name} is cut off")
         return np.memmap(self._mapped, np.uint8, "c", start, (info.file_size,)).view(np.ndarray)
 
     def _read(self, name: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
@@ -121,7 +129,7 @@ class Archive:
                 data[position : position + len(piece)] = np.frombuffer(piece, np.uint8)
                 position += len(piece)
         if position != info.file_size:
-            raise pickle.UnpicklingError(f"{name} is cut off after {position} of {info.file_size} bytes")
+            raise ArchiveError(f"{name} is cut off after {position} of {info.file_size} bytes")
         return data
 
     def memory(self, reference: object, folder: str = "data") -> Memory:
@@ -130,13 +138,13 @@ class Archive:
             case ("storage", DType() as dtype, str() as key, _, int() as size):
                 pass
             case _:
-                raise pickle.UnpicklingError(f"unknown persistent reference {reference!r:.80}")
+                raise ArchiveError(f"unknown persistent reference {reference!r:.80}")
         name = f"{self._root}{folder}/{key}"
         if name not in self._memory:
             self._memory[name] = Memory(dtype, self._bytes(name, dtype.itemsize), self._swap)
         found = self._memory[name]
         if found.dtype is not dtype or size > found.array.size:
-            raise pickle.UnpicklingError(f"{size} elements of {dtype} do not match the storage under {key!r:.40}")
+            raise ArchiveError(f"{size} elements of {dtype} do not match the storage under {key!r:.40}")
         return found
 
 

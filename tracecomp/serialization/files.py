@@ -10,15 +10,16 @@ import os
 import pickle
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from tracecomp.base.atomic import write_file
+from tracecomp.base.errors import type_name
 from tracecomp.eager.device import check_device, device
 from tracecomp.eager.meta import memory_or
-from tracecomp.serialization.archive import Archive, write_archive
+from tracecomp.serialization.archive import Archive, ArchiveError, write_archive
 from tracecomp.serialization.pickling import Writer
 from tracecomp.serialization.rebuilding import NAMES, Memory, call_of, set_any_state, state_setter_of
 from tracecomp.serialization.unpickling import Allowed, Refused, SafeUnpickler
@@ -133,10 +134,14 @@ def load(
 
     By default (``weights_only``) a file can contain only tensors, containers and plain values, and change only its own
     objects. Its time and memory are proportional to its size. ``weights_only=False`` runs arbitrary code of the file.
-    UnpicklingError, with the file and the reason, for anything else and for damaged files; RuntimeError for files of
-    TorchScript.
+    UnpicklingError, with the file and the reason, for anything else and for damaged files, where it is a RuntimeError,
+    too; RuntimeError for files of TorchScript. A function as ``map_location`` is not called.
     """
-    place = memory_or(check_device(map_location)) if isinstance(map_location, str | device) else None
+    place = _place(map_location)
+    if unknown := pickle_load_args.keys() - _OF_UNPICKLERS:
+        raise TypeError(f"load() got an unexpected keyword argument '{min(unknown)}'")
+    if weights_only and pickle_module is not None:
+        raise RuntimeError("load(): weights_only=True takes no pickle_module. Leave one of them out")
     if isinstance(f, str | os.PathLike):
         with open(f, "rb") as file:
             return _read(file, weights_only is False, encoding, os.fspath(f), place, os.fspath(f) if mmap else None)
@@ -145,19 +150,49 @@ def load(
     return _read(f, weights_only is False, encoding, getattr(f, "name", "the file"), place)
 
 
+_OF_UNPICKLERS = {"buffers", "errors", "fix_imports"}
+"""Further options of Python's unpicklers."""
+
+
+def _place(where: object) -> device | None:
+    """The place without memory that ``map_location`` names, if any."""
+    if isinstance(where, Mapping):
+        for place in where.values():
+            _place(place)
+        return _place(where.get("cpu"))
+    if not (where is None or isinstance(where, str | device) or callable(where)):
+        raise TypeError(
+            f"load(): map_location must be a str, a torch.device, a dict, a function or None, not {type_name(where)}"
+        )
+    try:
+        return memory_or(check_device(where)) if isinstance(where, str | device) else None
+    except AssertionError as error:
+        raise RuntimeError(f"load(): map_location={where!r}: {error}. Use map_location='cpu'") from None
+
+
 def _read(
     file: BinaryIO, trust: bool, encoding: str, name: str, place: device | None, mapped: str | None = None
 ) -> Any:
+    with faults_of("load", file, name), closing(Archive(file, place, mapped)) as archive:
+        if trust:
+            return _TrustingReader(archive.pickled, archive.memory, encoding).load()
+        return SafeUnpickler(archive.pickled, _allowed(archive.memory), encoding).load()
+
+
+@contextmanager
+def faults_of(function: str, file: BinaryIO, name: str) -> Iterator[None]:
+    """Name the function and the file in errors of reading an archive; whatever a damaged one raises is one of these."""
     if not file.seekable():
-        raise io.UnsupportedOperation(f"load: {name} must be seekable to read an archive")
+        raise io.UnsupportedOperation(f"{function}: {name} must be seekable to read an archive")
+    where = f"{function}: {name}"
     try:
-        with closing(Archive(file, place, mapped)) as archive:
-            if trust:
-                return _TrustingReader(archive.pickled, archive.memory, encoding).load()
-            return SafeUnpickler(archive.pickled, _allowed(archive.memory), encoding).load()
+        yield
     except pickle.UnpicklingError as error:
-        raise pickle.UnpicklingError(f"load: {name}: {error}") from error.__cause__
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, ValueError, OverflowError) as error:
-        raise pickle.UnpicklingError(f"load: {name}: damaged file: {error}") from error
+        kind = type(error) if isinstance(error, ArchiveError) else pickle.UnpicklingError
+        raise kind(f"{where}: {error}") from error.__cause__
+    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+        raise ArchiveError(f"{where}: damaged file: {error}") from error
+    except (ValueError, OverflowError) as error:
+        raise pickle.UnpicklingError(f"{where}: damaged file: {error}") from error
     except RuntimeError as error:
-        raise RuntimeError(f"load: {name}: {error}") from error.__cause__
+        raise RuntimeError(f"{where}: {error}") from error.__cause__

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.base.errors import type_name
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
@@ -81,6 +82,8 @@ def real(input: Tensor) -> Tensor:
 
 def imag(input: Tensor) -> Tensor:
     """The imaginary part, as a view; RuntimeError for real tensors."""
+    if not isinstance(input, Tensor):
+        raise TypeError(f"imag(): argument 'input' (position 1) must be Tensor, not {type_name(input)}")
     if not input.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return prim.imag(input)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable
 from typing import Any, overload
 
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.creation.creation import constant
+from tracecomp.functional.dims import as_index
 from tracecomp.functional.dtype_support import ALL, REAL, Kinds
 from tracecomp.functional.elementwise.complexes import OF_COMPLEX, of_complex, of_number
 from tracecomp.functional.primitives import prim
@@ -132,7 +134,8 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
         return prim.cast(input, dtype=input.dtype)
     if decimals == 0:
         return prim.round(input)
-    factor = 10.0**decimals if decimals > 0 else 10.0**-decimals
+    digits = max(as_index(decimals), -decimals)
+    factor = 10.0**digits if digits <= sys.float_info.max_10_exp else math.inf
     if decimals > 0:
         return prim.div(prim.round(prim.mul(input, factor)), factor)
     return prim.mul(prim.round(prim.div(input, factor)), factor)

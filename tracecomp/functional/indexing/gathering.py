@@ -17,7 +17,7 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, Operand, bring_exact, cast, scalar
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import to_shape
-from tracecomp.ir.types import DType, bool_, broadcast_shapes, int8, int16, int32, int64, type_word, uint8
+from tracecomp.ir.types import DType, bool_, broadcast_shapes, int32, int64, type_word
 
 
 def _index(name: str, index: Tensor, kinds: Sequence[object] = (int64,)) -> Tensor:
@@ -36,7 +36,7 @@ def _lift(x: Tensor) -> Tensor:
 @function(takes=ALL, composite=True)
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """out[i, j] = input[index[i, j], j] for dim 0, and so on."""
-    places = _index("gather", index, (int64, int32, int16, int8, uint8))
+    places = _index("gather", index, (int64, int32))
     axis = wrap_dim(dim, input.ndim)
     if index.numel() == 0:
         return create("full", value=scalar(0, input.dtype), shape=tuple(index.shape), dtype=input.dtype)

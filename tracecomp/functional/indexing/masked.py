@@ -11,16 +11,16 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, bring_exact, cast
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import row_major, to_shape
-from tracecomp.ir.types import bool_, broadcast_shapes, int64, type_word, uint8
+from tracecomp.ir.types import bool_, broadcast_shapes, int64, type_word
 
 
 @function(takes=ALL, composite=True)
 def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     """The elements where ``mask`` (broadcast) is true, in one dimension."""
-    if mask.dtype not in (bool_, uint8):
+    if mask.dtype is not bool_:
         raise RuntimeError("masked_select: expected BoolTensor for mask")
     shape = broadcast_shapes(tuple(input.shape), tuple(mask.shape))
-    x, m = prim.expand(input, shape=shape), prim.expand(cast(mask, bool_), shape=shape)
+    x, m = prim.expand(input, shape=shape), prim.expand(mask, shape=shape)
     count = math.prod(shape)
     return prim.take(to_shape(x, (count,)), true_positions(to_shape(m, (count,))), axis=0)
 

@@ -6,9 +6,10 @@ import math
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import COMPLEX, FLOATS
+from tracecomp.functional.elementwise.arithmetic import sub
 from tracecomp.functional.linalg.matmul import matmul
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, common, rounded, same_scalar_type, wide, with_zero_gradient
+from tracecomp.functional.promotion import cast, rounded, same_scalar_type, wide, with_zero_gradient
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import safe_sqrt
 from tracecomp.functional.shape.shaping import matrix_transpose, to_shape
@@ -83,8 +84,7 @@ def _wide_norm(difference: Tensor, p: float) -> Tensor:
 @function(takes=FLOATS + COMPLEX, composite=True)
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of ``input - other``."""
-    a, b = common(input, other)
-    difference = prim.sub(a, b)
+    difference = sub(input, other)
     if difference.dtype.is_complex:
         difference = difference.abs()
     return _norm(to_shape(difference, (difference.numel(),)), float(p))

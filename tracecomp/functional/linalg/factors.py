@@ -9,7 +9,7 @@ from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.matmul import identity
 from tracecomp.functional.named_results import NamedTuple, result_type
 from tracecomp.functional.primitives import prim
-from tracecomp.functional.promotion import cast, scalar, with_zero_gradient
+from tracecomp.functional.promotion import cast, is_half, not_implemented, scalar, with_zero_gradient
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import adjoint, to_shape
 from tracecomp.functional.shape.triangles import tril, triu
@@ -115,8 +115,11 @@ class Reflections(NamedTuple):
 GeqrfResult = result_type("geqrf", Reflections)
 
 
-def matrices(x: Tensor, name: str, square: bool = False) -> Tensor:
-    """A floating or complex tensor of at least two dimensions, square if ``square``; PyTorch's errors otherwise."""
+def matrices(x: Tensor, name: str, square: bool = False, half: bool = False) -> Tensor:
+    """A floating or complex tensor of at least two dimensions, square if ``square``; PyTorch's errors otherwise.
+
+    NotImplementedError for types of 16 bits unless ``half`` is set.
+    """
     if not isinstance(x, Tensor):
         raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}")
     if x.ndim < 2:
@@ -127,6 +130,8 @@ def matrices(x: Tensor, name: str, square: bool = False) -> Tensor:
         )
     if not x.dtype.differentiable:
         raise RuntimeError(f"{name}: Expected a floating point or complex tensor as input. Got {x.dtype.name}")
+    if not half and is_half(x):
+        raise not_implemented(name, x.dtype)
     return x
 
 

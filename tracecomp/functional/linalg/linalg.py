@@ -184,7 +184,7 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 @function("linalg.matrix_exp", takes=FLOATS + COMPLEX, composite=True)
 def matrix_exp(input: Tensor) -> Tensor:
     """Exponential of square matrices: a Taylor polynomial of a scaled matrix, squared back."""
-    matrices(input, "linalg.matrix_exp", square=True)
+    matrices(input, "linalg.matrix_exp", square=True, half=True)
     if input.numel() == 0:
         return input.clone()
     x = cast(input, complex128 if input.dtype.is_complex else float64)
@@ -217,7 +217,7 @@ def multi_dot_(tensors: Sequence[Tensor]) -> Tensor:
     return to_shape(result, shape)
 
 
-@function(to="linalg", takes=NUMBERS + COMPLEX, composite=True)
+@function(to="linalg", takes=ALL, composite=True)
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 ... N - 1 of each element along a new last dimension."""
     x = x if x.ndim else to_shape(x, (1,))
@@ -230,7 +230,7 @@ def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     return prim.concat(constant(column.shape, 1, base.dtype), powers, axis=x.ndim)
 
 
-@function(to="torch", takes=NUMBERS + COMPLEX, composite=True)
+@function(to="torch", takes=ALL, composite=True)
 def vander_(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     """Powers of a vector's elements as columns, falling unless ``increasing``."""
     if x.ndim != 1:

@@ -146,6 +146,8 @@ def _areas(y: Tensor, x: Tensor | None, dx: Number | Tensor, axis: int) -> Tenso
 @function("trapz", takes=ALL, composite=True)
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Number | Tensor = 1.0, dim: int = -1) -> Tensor:
     """Integral along ``dim`` by the trapezoidal rule."""
+    if x is not None and bool_ in (y.dtype, x.dtype):
+        raise RuntimeError("trapezoid(): bool tensors are not supported. Convert y and x, as with y.float()")
     if y.shape[wrap_dim(dim, y.ndim)] == 0:
         shape = tuple(n for i, n in enumerate(y.shape) if i != wrap_dim(dim, y.ndim))
         return create("full", value=0.0, shape=shape, dtype=as_float(y).dtype)

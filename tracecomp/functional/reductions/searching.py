@@ -17,7 +17,7 @@ FEW = 64
 """Most elements that are compared with each searched one directly."""
 
 
-@function(to="torch", composite=True)
+@function(to="torch", takes=NUMBERS, composite=True)
 def searchsorted(
     sorted_sequence: Tensor,
     input: Tensor | Number,
@@ -76,8 +76,10 @@ def isin(
 ) -> Tensor:
     """Whether each element is among ``test_elements``."""
     a, b = (x if isinstance(x, Tensor) else wrap(np.asarray(x)) for x in (elements, test_elements))
+    if bool_ in (a.dtype, b.dtype):
+        raise RuntimeError("isin(): bool tensors are not supported. Convert both operands, as with x.to(torch.uint8)")
     a, b = common(a, b)
-    found = (_among_few if b.numel() <= FEW or b.dtype is bool_ else _among)(a, to_shape(b, (b.numel(),)))
+    found = (_among_few if b.numel() <= FEW else _among)(a, to_shape(b, (b.numel(),)))
     return prim.logical_not(found) if invert else found
 
 

@@ -58,7 +58,7 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
 @function(composite=True)
 def msort(input: Tensor) -> Tensor:
     """Sorted along the first dimension."""
-    return sorted_pair(input, 0)[0]
+    return copied(input, sorted_pair(input, 0)[0], None)
 
 
 @function(takes=NUMBERS, composite=True)
@@ -106,13 +106,27 @@ def _median_rank(x: Tensor, axis: int, skip_nan: bool) -> Any:
     return to_shape(rank, keep_dims(x.shape, (axis,)))
 
 
+def _shared_by_equals(x: Tensor, value: Tensor) -> Tensor:
+    """``value``, a float of the vector ``x``, with a gradient that all elements equal to it share, as in PyTorch.
+
+    A finite one is the maximum of these, which has such a gradient and no error of rounding. Infinities and NaN are the
+    mean of these.
+    """
+    same = prim.where(prim.isnan(value), prim.isnan(x), prim.eq(x, value))
+    finite = prim.lt(prim.abs(value), math.inf)
+    largest = prim.max(prim.where(prim.bitwise_and(same, finite), x, -math.inf), axes=(0,))
+    count = prim.sum(prim.cast(same, dtype=x.dtype), axes=(0,))
+    return prim.where(finite, largest, prim.div(prim.sum(prim.where(same, x, 0.0), axes=(0,)), count))
+
+
 def _median(name: str, result: Any, x: Tensor, dim: int | None, keepdim: bool, skip_nan: bool) -> Any:
     if dim is None:
         if x.numel() == 0:
             return create("full", value=scalar(math.nan if x.dtype.is_floating_point else 0, x.dtype), shape=(),
                           dtype=x.dtype)  # fmt: skip
         flat = to_shape(x, (x.numel(),))
-        return _at_rank(flat, 0, _median_rank(flat, 0, skip_nan), False)[0]
+        value = _at_rank(flat.detach(), 0, _median_rank(flat, 0, skip_nan), False)[0]
+        return _shared_by_equals(flat, value) if x.dtype.is_floating_point else value
     axis = one_axis(dim, x.ndim, name, tuple(x.shape))
     return result(*_at_rank(x, axis, _median_rank(x, axis, skip_nan), keepdim))
 

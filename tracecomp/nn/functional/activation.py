@@ -58,6 +58,8 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
         raise ValueError("min_val cannot be greater than max_val")
     if not input.is_floating_point():
         min_val, max_val = int(min_val), int(max_val)
+        if not input.dtype.is_signed and min_val < 0:
+            raise RuntimeError(f"hardtanh(): the limit {min_val} is negative, but {input.dtype} is an unsigned type")
     constant = input.detach()  # a zero of the other sign than the limit is kept, without a gradient
     low = T.where(input <= min_val, T.where(input < min_val, min_val, constant), input)
     high = T.where(input > max_val, max_val, constant)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from tracecomp.eager.modes import scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.autocast import casts
-from tracecomp.functional.dims import Sizes, check_memory
+from tracecomp.functional.dims import Sizes, as_index, check_memory
 from tracecomp.functional.dtype_support import COMPLEX, NUMBERS
 from tracecomp.functional.elementwise.complexes import parts
 from tracecomp.functional.memory_formats import following
@@ -19,14 +19,12 @@ from tracecomp.functional.publish import function
 from tracecomp.ir.types import float64
 from tracecomp.nn.functional.padding import constant_pad
 
-Size: TypeAlias = int | Sequence[int]
-
 
 def ntuple(value: Any, n: int, name: str = "size") -> tuple[int, ...]:
     """``value`` once per spatial axis. RuntimeError for a sequence of another length."""
     if isinstance(value, int):
-        return (value,) * n
-    values = tuple(int(v) for v in value)
+        return (as_index(value),) * n
+    values = tuple(as_index(int(v)) for v in value)
     if len(values) == 1:
         return values * n
     if len(values) != n:
@@ -162,7 +160,7 @@ def _finish(out: Tensor, bias: Tensor | None, n: int, single: bool, operands: Se
 @function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
+    stride: Sizes = 1, padding: Sizes | str = 0, dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, L) with (O, C / groups, K) -> (N, O, L'); ``padding`` may be ``"same"`` or ``"valid"``."""
     return convolution(1, input, weight, bias, stride, padding, dilation, groups)
@@ -171,7 +169,7 @@ def conv1d(
 @function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
+    stride: Sizes = 1, padding: Sizes | str = 0, dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, H, W) with (O, C / groups, KH, KW) -> (N, O, H', W'); ``padding`` may be ``"same"`` or ``"valid"``."""
     return convolution(2, input, weight, bias, stride, padding, dilation, groups)
@@ -180,7 +178,7 @@ def conv2d(
 @function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Size = 1, padding: Sizes | str = 0, dilation: Size = 1, groups: int = 1,
+    stride: Sizes = 1, padding: Sizes | str = 0, dilation: Sizes = 1, groups: int = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, D, H, W) with (O, C / groups, KD, KH, KW) -> (N, O, D', H', W')."""
     return convolution(3, input, weight, bias, stride, padding, dilation, groups)
@@ -229,7 +227,7 @@ def transposed(
 @function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
+    stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, L) with (C, O / groups, K) -> (N, O, L')."""
     return transposed(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
@@ -238,7 +236,7 @@ def conv_transpose1d(
 @function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
+    stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, H, W) with (C, O / groups, KH, KW) -> (N, O, H', W')."""
     return transposed(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
@@ -247,7 +245,7 @@ def conv_transpose2d(
 @function(to="nn.functional torch", takes=NUMBERS + COMPLEX)
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None,
-    stride: Size = 1, padding: Size = 0, output_padding: Size = 0, groups: int = 1, dilation: Size = 1,
+    stride: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0, groups: int = 1, dilation: Sizes = 1,
 ) -> Tensor:  # fmt: skip
     """(N, C, D, H, W) with (C, O / groups, KD, KH, KW) -> (N, O, D', H', W')."""
     return transposed(3, input, weight, bias, stride, padding, output_padding, groups, dilation)

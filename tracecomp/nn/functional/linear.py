@@ -8,7 +8,7 @@ from tracecomp.eager.modes import no_grad, scope
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
-from tracecomp.functional.promotion import is_half, rounded, wide
+from tracecomp.functional.promotion import common, is_half, rounded, wide
 from tracecomp.functional.publish import function
 from tracecomp.ir.types import int64, type_word
 from tracecomp.sparse.embedding import rows_with_sparse_gradient
@@ -241,7 +241,7 @@ def _combine_bags(rows: Tensor, bag: Tensor, kept: Tensor, bags: int, mode: str)
 @function(to="nn.functional torch")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """Cosine of the angle between vectors along ``dim``, each norm at least ``eps``."""
-    x1, x2 = T.broadcast_tensors(x1, x2)
+    x1, x2 = T.broadcast_tensors(*common(x1, x2))
     first = x1 / T.norm(x1, 2, dim, keepdim=True).clamp_min(eps)
     second = x2 / T.norm(x2, 2, dim, keepdim=True).clamp_min(eps)
     return (first * second).sum(dim)

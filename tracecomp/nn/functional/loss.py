@@ -66,7 +66,7 @@ def _weighted(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     return loss.sum() / weight.expand(*loss.shape).sum() if reduction == "mean" else reduce(loss, reduction)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", takes=FLOATS)
 def mse_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None,
     reduction: str = "mean", weight: Tensor | None = None,
@@ -188,7 +188,7 @@ def kl_div(
 ) -> Tensor:  # fmt: skip
     """``target (log target - input)``, ``input`` in logarithms; ``batchmean`` divides the sum by the batch size."""
     reduction = legacy_reduction(size_average, reduce, reduction)
-    if not target.dtype.is_floating_point:
+    if not (input.dtype.is_floating_point and target.dtype.is_floating_point):
         raise RuntimeError("kl_div: Integral inputs not supported. Convert them first, as with target.float()")
     with scope("kl_div"):
         loss = target.exp() * (target - input) if log_target else T.xlogy(target, target) - target * input

@@ -22,6 +22,9 @@ Ints = tuple[int, ...]
 
 
 def _patch_counts(size: Ints, kernel: Ints, dilation: Ints, padding: Ints, stride: Ints) -> Ints:
+    for what, values in (("kernel_size", kernel), ("stride", stride), ("dilation", dilation)):
+        if min(values) < 1:
+            raise RuntimeError(f"{what} should be greater than zero, but got {values}")
     return tuple(
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, d, p, s in zip(size, kernel, dilation, padding, stride, strict=True)
