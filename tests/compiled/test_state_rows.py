@@ -46,7 +46,7 @@ def _tripled(x: Any, by: float = 3.0) -> Any:
 
 
 class World:
-    """What the program reads."""
+    """The state that the program reads."""
 
     def __init__(self) -> None:
         self.slotted = Slotted(2.0)

@@ -133,7 +133,7 @@ PROGRAMS: list[Callable[[Any, Any], Any]] = [
 
 
 def pictured(value: Any, met: dict[int, int]) -> Any:
-    """What a value is made of, with the places where an object is met again."""
+    """The parts of a value, with the places where an object is met again."""
     if isinstance(value, int | float | str | type(None)):
         return value
     if id(value) in met:

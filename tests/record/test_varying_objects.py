@@ -152,7 +152,7 @@ def test_decoding_with_a_fresh_cache_takes_few_recordings() -> None:
 
 
 class CountingCache:
-    """A cache that also counts what it has taken, as those of a sliding window do."""
+    """A cache that also counts its updates, as those of a sliding window do."""
 
     def __init__(self) -> None:
         self.keys: Any = torch.zeros(0)

@@ -157,7 +157,7 @@ class StateCheck:
         def collect(read: Read, owner: object) -> None:
             now = read.fetch(owner)
             start = len(rows.added)
-            # The call that fitted may have changed what it read.
+            # The call that fitted may have changed values that it read.
             fits = read.step is None or read.fits(now)
             if not fits or read in self._inconstant or not read.row(rows, owner, now):
                 self._left.append((read, owner))

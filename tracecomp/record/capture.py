@@ -74,14 +74,7 @@ def record(
     guards = Guards(structure, leaves, where, places, follow, numbers)
     recorder = Recorder(name, strict, follow, varying)
     recorder.leaves = leaves
-    target = target_of(fn)
-    observer = Observer(recorder, guards.reads, None if target is None else target[0].__code__)
-
-    def on_module(module: object) -> None:
-        guards.modules.add_module(module)
-        observer.module(module)
-
-    recorder.python.on_module = on_module
+    observer = _observer(fn, recorder, guards)
     unnoted = True  # whether sizes may have escaped without an effect
     replaced: list[Replaced] = []
     try:
@@ -110,6 +103,19 @@ def record(
         modes.recorder = None
         _restore(replaced)
         _left(recorder, (args, kwargs), places, unnoted)
+
+
+def _observer(fn: object, recorder: Recorder, guards: Guards) -> Observer:
+    """The observer of a call. The recorder reports modules to it and to the guards."""
+    target = target_of(fn)
+    observer = Observer(recorder, guards.reads, None if target is None else target[0].__code__)
+
+    def on_module(module: object) -> None:
+        guards.modules.add_module(module)
+        observer.module(module)
+
+    recorder.python.on_module = on_module
+    return observer
 
 
 def _restore(replaced: list[Replaced]) -> None:
@@ -178,7 +184,7 @@ def _bind_numbers(
             held[key] = bound(leaf, held[key])
     for leaf in sorted(wanted):
         record, name = at[leaf].record, at[leaf].name
-        # A record that is there twice has its numbers already.
+        # A repeated record has its numbers already.
         if record is not None and not any(record is r and name == n for r, n, *_ in replaced):
             value = attributes_of(record)[name]
             number = bound(leaf, value)

@@ -63,7 +63,7 @@ class Finish:
         self.numbers.update({id(t): i for i, t in recorder.inputs.arrays.items()})
         self.holders: dict[int, Binding] = {}
         self.repeated: dict[int, object] = {}  # left in several places, by identity
-        self.cyclic: set[int] = set()  # what the call makes that holds itself
+        self.cyclic: set[int] = set()  # objects of the call that hold themselves
         self.containers: dict[int, Common] = {}
         self.sources = self._sources()
         self.derivation = Derivation(recorder, observer, self.outputs, self.sources, self._holder, self._add)

@@ -196,7 +196,7 @@ class ObjectChanges:
                 self._check_repeatable(item)
             return
         if rebuilds(type(value)):
-            return  # what it holds at the end of the call is checked then
+            return  # its contents are checked at the end of the call
         what = f"keeps an object of class {type(value).__name__} that is made in the call"
         source = user_source()
         if source is not None and is_installed(source.file):  # most often a cache, which the next call finds filled

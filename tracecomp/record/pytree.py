@@ -104,7 +104,7 @@ def added_to(value: Any) -> tuple[str, ...]:
 
 
 def parts_within(value: Any) -> list[Any]:
-    """What a container or record holds."""
+    """The parts of a container or record."""
     if isinstance(value, dict) and not is_record(value):
         return list(value.values())
     if isinstance(value, list | tuple):

@@ -125,7 +125,7 @@ class Read:
         return place if moved and self.miss(owner) is not None else None
 
     def row(self, rows: Rows, owner: object, now: object) -> bool:
-        """Have native code compare the present value, without what is below; False where only Python can."""
+        """Have native code compare the present value, without the reads below; False where only Python can."""
         if self.step is not None and not self.step.row(rows, owner, now):
             return False
         return not (self.kind is type and is_opened(type(now))) or rows.word(now, "class", type(now))

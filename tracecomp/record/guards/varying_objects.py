@@ -1,8 +1,8 @@
 """Classes whose objects differ between calls although they are alike, as a new cache for each request.
 
-An object among the arguments is guarded by identity at first. If a later call has a different object of the class, or
-the program makes one that outlives the call, objects of the class are taken apart from then on: every attribute is
-guarded, and its tensors are arguments.
+An object among the arguments is guarded by identity at first. Its class is taken apart from then on if a later call
+has a different object, or the program makes one that outlives the call. Every attribute is then guarded, and its
+tensors are arguments.
 """
 
 from __future__ import annotations
