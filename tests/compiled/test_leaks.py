@@ -124,7 +124,7 @@ def test_a_call_leaves_no_cycle() -> None:
 
 def unbounded_caches() -> dict[int, tuple[str, int]]:
     """The caches without a limit, with their names and numbers of entries."""
-    found = [o for o in gc.get_objects() if isinstance(o, _lru_cache_wrapper)]
+    found = [o for o in gc.get_objects() if type(o) is _lru_cache_wrapper]
     ours = [c for c in found if c.__module__.startswith("tracecomp") and c.cache_info().maxsize is None]
     return {id(c): (f"{c.__module__}.{c.__qualname__}", c.cache_info().currsize) for c in ours}
 

@@ -74,7 +74,10 @@ class RecompilePolicy:
         """Whether to record another call: calls have paid for it, those served or those that ran eagerly."""
         if self.fullgraph or self._allows(entries):
             return True
-        return self.budget.served > 0 and self.budget.buys(self.rent, self.budget.served)
+        if self.budget.served and self.budget.buys(self.rent, self.budget.served):
+            self._unserved = 0  # each such recording has to be paid longer, which is limit enough
+            return True
+        return False
 
     def allows_program(self, entries: Sequence[Entry], entry: Entry) -> bool:
         """Whether to compile another program of ``entry``."""

@@ -12,6 +12,7 @@ from typing import Any
 
 from tracecomp.base.errors import is_user_file
 from tracecomp.base.user_warnings import place_of
+from tracecomp.eager.size import Size
 from tracecomp.record.guards.ownership import is_program_class
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.snapshots import plain_value
@@ -108,13 +109,13 @@ def plain(result: object) -> Any:
     return _plain(result, set())
 
 
-def _plain(value: object, seen: set[int] | None) -> Any:
+def _plain(value: Any, seen: set[int] | None) -> Any:
     """``value`` with plain numbers in place of followed ones, also within tuples; lists, dicts and records stay."""
-    if type(value) is tuple or (isinstance(value, tuple) and hasattr(value, "_fields")):
+    if type(value) in (tuple, Size) or (isinstance(value, tuple) and hasattr(value, "_fields")):
         found = [_plain(x, seen) for x in value]
         if all(a is b for a, b in zip(found, value, strict=True)):
             return value
-        return type(value)(*found) if hasattr(value, "_fields") else tuple(found)
+        return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
     if isinstance(value, list | dict) or is_record(value):
         if seen is not None:
             _replace(value, seen)

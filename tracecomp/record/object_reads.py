@@ -230,11 +230,18 @@ class ObjectReads(KnownObjects):
         if id(owner) in self.known and (keeps_state(owner) or is_hidden(owner) or has_attributes(owner)):
             self.consume(owner)
 
-    def consume(self, value: object, depth: int = 8, own: bool = False) -> None:
-        """Note that the program passed ``value`` to code that may read all of it. ``own``: code of this package."""
+    def consume(self, value: object, depth: int = 8, own: bool = False, met: dict[int, int] | None = None) -> None:
+        """Note that the program passed ``value`` to code that may read all of it. ``own``: code of this package.
+
+        ``met`` has the objects on the way here, with their depths.
+        """
+        met = {} if met is None else met
+        if depth and met.get(id(value), 0) >= depth:
+            return
+        met[id(value)] = depth
         read = self.known.get(id(value))
         if isinstance(value, type) and depth and is_program_class(value):
-            self._consume_class(value, depth)
+            self._consume_class(value, depth, met)
         elif isinstance(value, FunctionType) and read is not None:
             if is_program_function(value):
                 self._know_function(value)
@@ -246,12 +253,12 @@ class ObjectReads(KnownObjects):
         elif isinstance(value, ModuleType) and not is_library(value):
             self.recorder.refuse_here(f"passes the module {value.__name__} to other code", Section.STATE)
         elif isinstance(value, MethodType) and depth:
-            self.consume(value.__self__, depth - 1, own)
+            self.consume(value.__self__, depth - 1, own, met)
         if read is None or depth == 0 or isinstance(value, type | FunctionType | ModuleType) or is_module(value):
             if isinstance(value, tuple | list | dict) and depth and read is None:  # made in the call, of older things
                 for item in list(value.values()) if isinstance(value, dict) else held_by(value):
                     if not isinstance(item, (*PLAIN, Tensor)):
-                        self.consume(item, depth - 1, own)
+                        self.consume(item, depth - 1, own, met)
             return
         self.contents(value, own)
         if is_container(value):
@@ -277,7 +284,7 @@ class ObjectReads(KnownObjects):
                 )
         for item in items:
             if not isinstance(item, (*PLAIN, Tensor)):
-                self.consume(item, depth - 1, own)
+                self.consume(item, depth - 1, own, met)
 
     def _attributes(self, read: Read, value: Any) -> Sequence[Any]:
         """Note that all attributes of an object of Python's library are read, and return them."""
@@ -291,14 +298,14 @@ class ObjectReads(KnownObjects):
             self.step(read, step, item, f"attribute of {type(value).__name__}: {step.key}")
         return list(found.values())
 
-    def _consume_class(self, kind: type, depth: int) -> None:
+    def _consume_class(self, kind: type, depth: int, met: dict[int, int]) -> None:
         """Note that all attributes of a class of the program are read."""
         self._name(kind, "__qualname__")
         for base in kind.__mro__:
             for name, stored in list(vars(base).items()) if is_program_class(base) else ():
                 if not callable(stored) and not hasattr(type(stored), "__get__") and name not in _OF_CLASSES:
                     self._inherited(kind, name)
-                    self.consume(stored, depth - 1)
+                    self.consume(stored, depth - 1, met=met)
 
     def _know_function(self, fn: FunctionType) -> None:
         read = self.known.get(id(fn)) or self.reads.root(fn, f"function {fn.__name__}")
