@@ -261,6 +261,12 @@ class ObjectReads(KnownObjects):
                         self.consume(item, depth - 1, own, met)
             return
         self.contents(value, own)
+        for item in self._parts(read, value):
+            if not isinstance(item, (*PLAIN, Tensor)):
+                self.consume(item, depth - 1, own, met)
+
+    def _parts(self, read: Read, value: Any) -> Sequence[Any]:
+        """Note that all parts of an object are read, and return them."""
         if is_container(value):
             parts: Any = () if isinstance(value, np.ndarray) else value  # of no dimension, too
             items: Sequence[Any] = list(parts.values()) if isinstance(parts, Mapping) else list(parts)
@@ -282,9 +288,7 @@ class ObjectReads(KnownObjects):
                 self.recorder.refuse_here(
                     f"uses a {type(value).__name__}, whose state cannot be inspected", Section.STATE
                 )
-        for item in items:
-            if not isinstance(item, (*PLAIN, Tensor)):
-                self.consume(item, depth - 1, own, met)
+        return items
 
     def _attributes(self, read: Read, value: Any) -> Sequence[Any]:
         """Note that all attributes of an object of Python's library are read, and return them."""
