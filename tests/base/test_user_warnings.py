@@ -28,7 +28,7 @@ from tracecomp.compiled import stance
 from tracecomp.eager_kernels import background
 from tracecomp.func import stateless
 from tracecomp.passes.graph import algebra
-from tracecomp.record import calls
+from tracecomp.record import object_reads
 from tracecomp.runtime import compiler, object_cache, threads
 from tracecomp.runtime.compiling import Compiling
 
@@ -117,7 +117,7 @@ def verified_wrong(patch: pytest.MonkeyPatch) -> Run:
 
 
 def failing_recorder(patch: pytest.MonkeyPatch) -> Run:
-    patch.setattr(calls, "is_key", None)
+    patch.setattr(object_reads, "is_key", None)
     table = {"scale": 2.0}
     return lambda: is_interpreted(lambda x: x * table["scale"])(torch.ones(2))
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import torch
-
 import tracecomp
 
 PATH = Path(tracecomp.__file__).parent / "aten" / "schemas.txt"
@@ -19,6 +17,8 @@ PATH = Path(tracecomp.__file__).parent / "aten" / "schemas.txt"
 
 def lines() -> list[str]:
     """The schemas, in alphabetical order."""
+    import torch
+
     found = []
     dispatched = set(torch._C._dispatch_get_all_op_names())  # not the operators of TorchScript alone
     for schema in torch._C._jit_get_all_schemas():
