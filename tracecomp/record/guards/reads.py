@@ -272,14 +272,21 @@ class Read:
                 return found
         return None
 
-    def missed(self, owner: object) -> Iterator[int]:
-        """The lines that read values that no longer fit."""
+    @property
+    def runs_code(self) -> bool:
+        """Whether ``fetch`` may run the program's code: only a call that would run it too may fetch."""
+        return isinstance(self.step, Cached)
+
+    def missed(self, owner: object, whole: bool) -> Iterator[int]:
+        """The lines that read values that no longer fit; unless ``whole``, only reads that run no code are compared."""
+        if self.runs_code and not whole:
+            return
         now = self.fetch(owner)
         if self.step is not None and not self.fits(now):
             yield self.line
         else:
             for child in self.children.values():
-                yield from child.missed(now)
+                yield from child.missed(now, whole)
 
     def difference(self, now: object) -> str:
         """Describe the difference between ``now`` and the recorded state."""
@@ -310,6 +317,8 @@ class Read:
 
     def moved(self, owner: object) -> Iterator[StateSlot]:
         """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
+        if self.runs_code:
+            return
         now = self.fetch(owner)
         place = self.moved_place(owner, now)
         if place is not None:
@@ -365,17 +374,21 @@ class Reads:
         return found
 
     def check(self, leaves: Leaves) -> str | None:
-        for root in self._roots.values():
-            for child in root.children.values():
-                found = child.miss(root.value)
-                if found is not None:
-                    return found
+        # Reads that may run the program's code come last: if all others fit, this call would run that code as well.
+        for runs_code in (False, True):
+            for root in self._roots.values():
+                for child in root.children.values():
+                    found = child.miss(root.value) if child.runs_code is runs_code else None
+                    if found is not None:
+                        return found
         return None
 
-    @property
-    def missed(self) -> Set[int]:
-        """The lines of the compiled function that read values that no longer fit."""
-        return {line for root in self._roots.values() for line in root.missed(None)}
+    def missed(self, whole: bool) -> Set[int]:
+        """The lines of the compiled function that read values that no longer fit; see ``Read.missed``."""
+        found = {line for root in self._roots.values() for line in root.missed(None, whole=False)}
+        if found or not whole:
+            return found
+        return {line for root in self._roots.values() for line in root.missed(None, whole=True)}
 
     def explain(self) -> str:
         names = [r.where for root in self._roots.values() for r in root.walk() if r.step is not None]
