@@ -65,3 +65,15 @@ def test_turned_as_dense(turn: str) -> None:
 def test_t_is_for_matrices() -> None:
     with pytest.raises(RuntimeError, match="t\\(\\) expects a tensor with <= 2 sparse"):
         made().t()
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tc.compile])
+def test_a_sparse_tensor_without_values_takes_another_shape(wrap: Any) -> None:
+    resized = wrap(lambda x: x.new().resize_as_(x))
+    for shape in ((3, 2), (4, 5), (3, 2, 2)):
+        x = tc.sparse_coo_tensor(tc.tensor([[0, 2], [1, 0]]), tc.ones(2, *shape[2:]), shape)
+        empty = resized(x)
+        assert empty.shape == shape and empty._nnz() == 0 and empty.sparse_dim() == 2
+        assert tc.equal((empty + x).to_dense(), x.to_dense())
+        with pytest.raises(NotImplementedError, match="without values"):
+            made().resize_as_(x)

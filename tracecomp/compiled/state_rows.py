@@ -155,6 +155,9 @@ class StateCheck:
         self._left = []
 
         def collect(read: Read, owner: object) -> None:
+            if read.runs_code:
+                self._left.append((read, owner))
+                return
             now = read.fetch(owner)
             start = len(rows.added)
             # The call that fitted may have changed values that it read.
@@ -168,5 +171,6 @@ class StateCheck:
 
         for root in self._reads.roots():
             collect(root, None)
+        self._left.sort(key=lambda pair: pair[0].runs_code)  # as in ``Reads.check``
         self._same = self._code.comparison(rows.r.finish())
         return found

@@ -36,7 +36,7 @@ def _multi(average: Average) -> ManyAverages:
     def run(averages: list[Tensor], values: list[Tensor], count: object) -> None:
         with no_grad():
             for old, new in zip(averages, values, strict=True):
-                old.copy_(average(old, new, count) if old.dtype.differentiable else new)
+                old.copy_(average(old, new, count))  # integers, such as counts of batches, lose fractions
 
     return run
 
@@ -83,7 +83,10 @@ class AveragedModel(Module):
                     old.copy_(value)
             else:
                 average = self.multi_avg_fn or _multi(self.avg_fn or get_swa_avg_fn())
-                average([t.detach() for t in own], new, self.n_averaged)
+                # A user's function may treat a list by the dtype of its first tensor.
+                for dtype in dict.fromkeys(t.dtype for t in own):
+                    pairs = [(old.detach(), value) for old, value in zip(own, new, strict=True) if old.dtype == dtype]
+                    average([old for old, _ in pairs], [value for _, value in pairs], self.n_averaged)
             if not self.use_buffers:
                 for old, value in zip(self.module.buffers(), model.buffers(), strict=True):
                     old.detach().copy_(value.detach())

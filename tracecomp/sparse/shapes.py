@@ -210,8 +210,14 @@ def _getitem(x: SparseTensor, index: object) -> Any:
 
 @handles("resize_as_", "resize_as_sparse_")
 def _resize_as(x: SparseTensor, other: Tensor) -> Any:
-    if x.shape != other.shape:
-        raise NotImplementedError("resize_as_(): a sparse tensor cannot change its shape")
+    if x.shape == other.shape:
+        return x
+    if not isinstance(x, CooTensor) or not isinstance(other, CooTensor) or x._stored.shape[0]:
+        raise NotImplementedError("resize_as_(): only a sparse COO tensor without values can change its shape")
+    # Without values there is no memory that others could see, so all parts are replaced.
+    empty, places = other._stored[:0].detach().to(x.dtype), other._places[:, :0]
+    made = coo(places, empty, other.shape, True)
+    x._data, x._places, x._stored, x._coalesced = made._data, places, empty, True
     return x
 
 

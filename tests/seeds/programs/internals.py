@@ -232,7 +232,7 @@ def dimensions_have_no_names(run):
 
 @program("002:4555, 002:4796-4804", compiles=False)
 def elements_by_address(run):
-    """Elements as a C++ accessor finds them: at the start, and strides times indices."""
+    """An element's address is the start, and strides times indices, as in a C++ accessor."""
     base = tensor(4, 6)
     found = []
     for x in (base, base.t(), base[1:, ::2], base.double()):

@@ -242,8 +242,11 @@ class Guards:
 
     def lines(self, leaves: Leaves) -> Set[int]:
         """The lines of the compiled function that read the values that do not fit."""
-        if self.reads.check(leaves) is not None:
-            return self.reads.missed
+        # The code of a cached function may run for other arguments only if the program itself would run it.
+        is_whole = len(leaves) == len(self.arguments) and all(g.check(leaves) is None for g in self.arguments)
+        found = self.reads.missed(is_whole)
+        if found:
+            return found
         arrays = [g for g in self.arrays() if g.leaf < len(leaves)]
         found = {line for g in arrays if g.check(leaves) is not None for line in self.reads.array_lines}
         if len(leaves) == len(self.arguments):

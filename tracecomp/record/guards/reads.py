@@ -12,7 +12,7 @@ from typing import Any
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.ownership import is_opened
-from tracecomp.record.guards.read_steps import Rows, Snapshot, SomeStep
+from tracecomp.record.guards.read_steps import Cached, Rows, Snapshot, SomeStep
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.snapshots import MISSING, ById, alike, freeze, plain_value, short
 from tracecomp.record.guards.visibility import CONTAINERS
@@ -68,14 +68,21 @@ class Read:
                 return found
         return None
 
-    def missed(self, owner: object) -> Iterator[int]:
-        """The lines that read values that no longer fit."""
+    @property
+    def runs_code(self) -> bool:
+        """Whether ``fetch`` may run the program's code: only a call that would run it too may fetch."""
+        return isinstance(self.step, Cached)
+
+    def missed(self, owner: object, whole: bool) -> Iterator[int]:
+        """The lines that read values that no longer fit; unless ``whole``, only reads that run no code are compared."""
+        if self.runs_code and not whole:
+            return
         now = self.fetch(owner)
         if self.step is not None and not self.fits(now):
             yield self.line
         else:
             for child in self.children.values():
-                yield from child.missed(now)
+                yield from child.missed(now, whole)
 
     def difference(self, now: object) -> str:
         """Describe the difference between ``now`` and the recorded state."""
@@ -106,6 +113,8 @@ class Read:
 
     def moved(self, owner: object) -> Iterator[StateSlot]:
         """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
+        if self.runs_code:
+            return
         now = self.fetch(owner)
         place = self.moved_place(owner, now)
         if place is not None:
@@ -173,13 +182,20 @@ class Reads:
         return None
 
     def _first(self) -> Iterator[tuple[Read, object]]:
-        """The reads from the roots, with their owners."""
-        return ((child, root.value) for root in self._roots.values() for child in root.children.values())
+        """The reads from the roots, with their owners.
 
-    @property
-    def missed(self) -> Set[int]:
-        """The lines of the compiled function that read values that no longer fit."""
-        return {line for root in self._roots.values() for line in root.missed(None)}
+        Reads that may run the program's code come last: if all others fit, this call would run that code as well.
+        """
+        roots = self._roots.values()
+        for runs_code in (False, True):
+            yield from ((c, root.value) for root in roots for c in root.children.values() if c.runs_code is runs_code)
+
+    def missed(self, whole: bool) -> Set[int]:
+        """The lines of the compiled function that read values that no longer fit; see ``Read.missed``."""
+        found = {line for root in self._roots.values() for line in root.missed(None, whole=False)}
+        if found or not whole:
+            return found
+        return {line for root in self._roots.values() for line in root.missed(None, whole=True)}
 
     def explain(self) -> str:
         names = [r.where for root in self._roots.values() for r in root.walk() if r.step is not None]
