@@ -38,10 +38,12 @@ def unpack(path: Path, folder: Path, most_bytes: int = MOST_BYTES) -> Mapping[st
             for member in members:
                 if not member.is_dir():
                     left -= _extract(archive, member, folder / member.filename, left)
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, zlib.error) as error:
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, zlib.error) as error:
         raise TracecompError(f"{path.name} is not a valid archive: {error}") from None
     except FileExistsError as error:
         raise TracecompError(f"{path.name} has two files {Path(error.filename).name!r}") from None
+    except OSError as error:  # an offset behind the end, or a file and a folder of one name
+        raise TracecompError(f"{path.name} cannot be unpacked: {error}") from None
     return _manifest(path, folder)
 
 
@@ -52,6 +54,8 @@ def _check(path: Path, member: zipfile.ZipInfo) -> None:
         raise TracecompError(f"{path.name}: file name {name!r} is not allowed")
     if stat.S_IFMT(mode) not in (0, stat.S_IFREG, stat.S_IFDIR):
         raise TracecompError(f"{path.name}: {name!r} is not a regular file")
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise TracecompError(f"{path.name}: {name!r} is compressed in a way that is not supported")
     if member.flag_bits & 1:
         raise TracecompError(f"{path.name}: {name!r} is encrypted")
 

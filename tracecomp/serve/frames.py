@@ -17,7 +17,9 @@ from tracecomp_runtime import tensors
 from tracecomp_runtime.container import aligned
 
 _LENGTHS = struct.Struct("<IQ")
-"""The bytes of the header and of the body. Each tensor begins at a multiple of 64 bytes of the body."""
+"""The bytes of the header and of the body. Spaces behind the header let the body begin at a multiple of 64 bytes of the
+message, as each tensor does in the body."""
+_ALIGNMENT = 64  # bytes of a cache line
 
 _SMALL = 1 << 16
 """Bytes up to which a copy is cheaper than further system calls."""
@@ -38,6 +40,7 @@ def pack(header: Header, parts: Parts = ()) -> list[Buffer]:
         total += aligned(length)
     described = [(n, kind, [*shape], length) for (n, kind, shape, _), length in zip(parts, lengths, strict=True)]
     told = json.dumps({**header, "tensors": described}).encode()
+    told += b" " * (-(_LENGTHS.size + len(told)) % _ALIGNMENT)
     return [_LENGTHS.pack(len(told), total), told, *body]
 
 
@@ -54,6 +57,43 @@ def _joined(buffers: list[Buffer]) -> list[Buffer]:
     return [b"".join(buffers)] if sum(map(len, buffers)) <= _SMALL else buffers
 
 
+class _Incoming:
+    """A message that arrives. The two ends send in turns, so all bytes belong to one message."""
+
+    def __init__(self) -> None:
+        self._memory, self._count, self._total = _empty(_SMALL), 0, _LENGTHS.size
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last byte has arrived."""
+        return self._count == self._total
+
+    @property
+    def room(self) -> memoryview:
+        """The memory for further bytes."""
+        return self._memory[self._count :]
+
+    def add(self, count: int) -> None:
+        """Take the first ``count`` bytes of ``room``."""
+        self._count += count
+        if self._total == _LENGTHS.size <= self._count:
+            self._total += sum(_LENGTHS.unpack_from(self._memory))
+            if self._total > len(self._memory):
+                larger = _empty(self._total)
+                larger[: self._count] = self._memory[: self._count]
+                self._memory = larger
+
+    def message(self) -> tuple[Header, memoryview]:
+        """The header, and the body, which begins at a cache line."""
+        length, _ = _LENGTHS.unpack_from(self._memory)
+        start = _LENGTHS.size + length
+        return json.loads(bytes(self._memory[_LENGTHS.size : start])), self._memory[start : self._total]
+
+
+def _empty(size: int) -> memoryview:
+    return tensors.empty((size,), np.dtype(np.uint8)).data
+
+
 class ServerChannel:
     """The server's end of the connection, for coroutines of one event loop. OSError where it is closed."""
 
@@ -66,10 +106,14 @@ class ServerChannel:
 
     async def receive(self) -> tuple[Header, memoryview]:
         """The next message."""
+        incoming = _Incoming()
         with self._in_use():
-            header_length, body_length = _LENGTHS.unpack(await self._read(_LENGTHS.size))
-            header = json.loads(bytes(await self._read(header_length)))
-            return header, await self._read(body_length)
+            while not incoming.is_complete:
+                count = await self._loop.sock_recv_into(self._connection, incoming.room)
+                if not count:
+                    raise ConnectionResetError
+                incoming.add(count)
+        return incoming.message()
 
     async def send(self, header: Header, parts: Parts = ()) -> None:
         """Send a message."""
@@ -95,16 +139,6 @@ class ServerChannel:
             if self._is_closing and not self._users:
                 self._connection.close()
 
-    async def _read(self, length: int) -> memoryview:
-        memory = np.empty(length, np.uint8).data
-        position = 0
-        while position < length:
-            count = await self._loop.sock_recv_into(self._connection, memory[position:])
-            if not count:
-                raise ConnectionResetError
-            position += count
-        return memory
-
 
 class WorkerChannel:
     """The worker's end of the connection, with blocking calls. EOFError where the server has closed it."""
@@ -113,22 +147,16 @@ class WorkerChannel:
         self._connection = connection
 
     def receive(self) -> tuple[Header, memoryview]:
-        """The next message; its body begins at a cache line."""
-        header_length, body_length = _LENGTHS.unpack(self._read(_LENGTHS.size))
-        header = json.loads(bytes(self._read(header_length)))
-        return header, self._read(body_length)
+        """The next message."""
+        incoming = _Incoming()
+        while not incoming.is_complete:
+            count = self._connection.recv_into(incoming.room)
+            if not count:
+                raise EOFError
+            incoming.add(count)
+        return incoming.message()
 
     def send(self, header: Header, parts: Parts = ()) -> None:
         """Send a message."""
         for buffer in _joined(pack(header, parts)):
             self._connection.sendall(buffer)
-
-    def _read(self, length: int) -> memoryview:
-        memory = tensors.empty((length,), np.dtype(np.uint8)).data
-        position = 0
-        while position < length:
-            count = self._connection.recv_into(memory[position:])
-            if not count:
-                raise EOFError
-            position += count
-        return memory

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 import grpc
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from tracecomp.base.errors import TracecompError
 from tracecomp.serve.control import Control
@@ -172,16 +173,24 @@ def _typed(given: Message) -> TensorData:
     return TensorData(given.name, given.datatype, tuple(given.shape), array_bytes(converted))
 
 
-def _answering(method: Method) -> Method:
-    """``method``, with errors as status codes: ServeError with its reason, others without."""
+def _answering(method: Method, request_class: Any) -> Method:
+    """``method`` for serialized requests, with errors as status codes: ServeError with its reason, others without."""
 
-    async def handle(request: Message, context: Context) -> Message:
+    def parsed(data: bytes) -> Message:
+        try:
+            return request_class.FromString(data)
+        except DecodeError:
+            raise InvalidRequest("the request is not a message of the protocol") from None
+
+    async def handle(given: Any, context: Context) -> Message:
         headers = {key: value for key, value in context.invocation_metadata() if isinstance(value, str)}
         with observed(f"gRPC {method.__name__}", headers) as fields:
             context.set_trailing_metadata(((HEADER, fields["request_id"]),))
             fields["status"] = 200
             try:
-                return await method(request, context)
+                return await method(
+                    parsed(given) if isinstance(given, bytes) else (parsed(data) async for data in given), context
+                )
             except ServeError as error:
                 fields["status"] = error.status
                 await context.abort(_CODES[error.status], str(error))
@@ -219,8 +228,7 @@ class Remote:
         service = Service(engine)
         methods = _handlers(service, METHODS)
         methods["ModelStreamInfer"] = grpc.stream_stream_rpc_method_handler(
-            _answering(service.model_stream_infer),
-            request_deserializer=message("ModelInferRequest").FromString,
+            _answering(service.model_stream_infer, message("ModelInferRequest")),
             response_serializer=message("ModelStreamInferResponse").SerializeToString,
         )
         if control is not None:
@@ -236,8 +244,7 @@ class Remote:
 def _handlers(service: object, names: Sequence[str]) -> dict[str, Any]:
     return {
         name: grpc.unary_unary_rpc_method_handler(
-            _answering(getattr(service, _snake(name))),
-            request_deserializer=message(f"{name}Request").FromString,
+            _answering(getattr(service, _snake(name)), message(f"{name}Request")),
             response_serializer=message(f"{name}Response").SerializeToString,
         )
         for name in names

@@ -65,6 +65,8 @@ def _span(name: str, headers: Mapping[str, str]) -> AbstractContextManager[Span]
     if modules is None:
         return nullcontext()
     trace, propagate = modules
+    if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):  # no SDK exports spans
+        return nullcontext()
     made: AbstractContextManager[Span] = trace.get_tracer("tracecomp.serve").start_as_current_span(
         name, context=propagate.extract(headers), kind=trace.SpanKind.SERVER
     )

@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from functools import cache
-from math import prod
+from math import isqrt, prod
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tracecomp.serve.engine import Engine, ModelVersion
 from tracecomp.serve.handlers import PLATFORM
 from tracecomp.serve.signature import OPEN, Signature, TensorSpec
 
-_MOST_ZEROS = 1000
+_MOST_ZEROS = 5000
 """Numbers of an example; the page fetches them again and again."""
 
 
@@ -67,11 +67,26 @@ def _told(model: ModelVersion, is_default: bool) -> dict[str, Any]:
         "reason": model.process.failure or (signature.not_batched if signature else ""), "path": path,
         "tensors": "" if signature is None or is_handler else _tensors(signature),
         "example": "" if signature is None else "[]" if is_handler else json.dumps(_example(signature.inputs)),
+        "picture": None if signature is None else _picture(signature.inputs),
         "figures": {
             "answered": metrics.answered_count, "failed": metrics.failed_count, "waiting": model.batcher.waiting,
             "batches": model.batcher.batches, "process starts": metrics.start_count,
         },
     }  # fmt: skip
+
+
+def _picture(inputs: Sequence[TensorSpec]) -> tuple[int, int] | None:
+    """Height and width if the only input may be a grey picture: rows of H x W, 1 x H x W, or H * H numbers."""
+    if len(inputs) != 1 or inputs[0].datatype not in ("FP32", "FP64"):
+        return None
+    match inputs[0].shape[1:]:
+        case (height, width) | (1, height, width):
+            pass
+        case (size,) if size > 0 and isqrt(size) ** 2 == size:
+            height = width = isqrt(size)
+        case _:
+            return None
+    return (height, width) if min(height, width) >= 8 and max(height, width) <= 64 else None
 
 
 def _tensors(signature: Signature) -> str:

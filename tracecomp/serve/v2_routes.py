@@ -24,18 +24,16 @@ class V2Routes:
 
     def routes(self) -> list[Route]:
         """The protocol's paths."""
-        found = [
+        paths = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
+        found = [Route(f"{path}/infer", answering(self.infer), methods=["POST"]) for path in paths]  # often, so first
+        for path in paths:
+            found += [Route(path, answering(self.model)), Route(f"{path}/ready", answering(self.model_ready))]
+        return [
+            *found,
             Route("/v2", answering(self.server)),
             Route("/v2/health/live", answering(self.live)),
             Route("/v2/health/ready", answering(self.ready)),
         ]
-        for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-            found += [
-                Route(path, answering(self.model)),
-                Route(f"{path}/ready", answering(self.model_ready)),
-                Route(f"{path}/infer", answering(self.infer), methods=["POST"]),
-            ]
-        return found
 
     async def server(self, request: Request) -> Response:
         """The server's name, version and extensions."""
