@@ -17,17 +17,18 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
 from tracecomp.record.effects import Given, put_plain, put_plain_for
-from tracecomp.record.finish import Finish, plain
+from tracecomp.record.finish.stages import build_recording
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.observer import Observer
-from tracecomp.record.pytree import Leaves, direct, flatten_call, paths
+from tracecomp.record.pytree import Leaves, direct, flatten, flatten_call, paths, unflatten
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
 from tracecomp.record.shared_memory import find_shared, mergeable
 from tracecomp.record.symbolic.sizes import Varying
-from tracecomp.record.symbolic.sym_scalar import replace_left
+from tracecomp.record.symbolic.sym_int import SymInt
+from tracecomp.record.symbolic.sym_scalar import SymScalar, replace_left
 
 
 @dataclass(frozen=True)
@@ -88,10 +89,10 @@ def record(
         # Without collecting: finalizers of objects from outside the program would have effects in the recording.
         result = without_collecting(partial(observer.call, fn, *given))
         del given  # followed numbers are looked for below
-        finish = partial(Finish, recorder, guards, leaves, result, observer)
-        recording = _finished(recorder, strict, derive, finish)
+        finish = partial(build_recording, recorder, guards, leaves, result, observer, derive)
+        recording = _finished(recorder, strict, finish)
         del finish  # no other name for the result either
-        result = plain(result)
+        result = _plain(result)
         if isinstance(recording, Recording):
             put_plain(recorder.python.effects, (args, kwargs))
             recording.unsettled = recording.unsettled or _fill_in(recorder, places)
@@ -112,7 +113,7 @@ def _left(recorder: Recorder, given: Given, places: Sequence[StateSlot], unnoted
         put_plain_for([n for ref in recorder.sized_ints if (n := ref()) is not None])
 
 
-def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[], Finish]) -> Recording | Refusal:
+def _finished(recorder: Recorder, strict: bool, finish: Callable[[], Recording]) -> Recording | Refusal:
     """The recording of a call that has returned, or why there is none; CaptureError then, if ``strict``."""
     if recorder.refusals.reason is not None:
         if strict:  # the program has caught the refusal
@@ -120,7 +121,7 @@ def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[
         return Refusal(recorder.refusals.reason, recorder.refusals.lines)
     recorder.refusals.strict = True  # later refusals are caught below
     try:
-        return finish().recording(derive)
+        return finish()
     except CaptureError as refused:
         if strict:
             raise
@@ -128,12 +129,21 @@ def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[
         return Refusal(reason, recorder.refusals.lines)
 
 
+def _plain(result: object) -> Any:
+    """``result`` with plain numbers in place of followed ones."""
+    leaves: list[Any] = []
+    structure = flatten(result, leaves, every=True)
+    if not any(type(x) in (SymScalar, SymInt) for x in leaves):
+        return result
+    return unflatten(structure, [x.value if type(x) in (SymScalar, SymInt) else x for x in leaves])
+
+
 def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> BreakReason | None:
     """Put plain numbers for followed ones into ``places``; says so when followed numbers live on elsewhere."""
     if not recorder.numbers:
         return None
     for place in places:
-        place.fill([plain(x) for x in place.leaves()])
+        place.fill([_plain(x) for x in place.leaves()])
     return replace_left(recorder.numbers)
 
 
