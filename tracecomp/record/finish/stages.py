@@ -18,26 +18,24 @@ from tracecomp.record.pytree import Leaves
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebased, Recording
 
-Stage = Callable[[Draft], None]
-
-STAGES: tuple[tuple[Stage, str], ...] = (
-    (bind_inputs, "outputs refer to tensors from outside by their sources"),
-    (collect_values, "effects found late may store further tensors"),
-    (collect_tensors, "roots and results are chosen among all tensors that the call leaves"),
-    (choose_roots, "a result's representation includes its number among the roots"),
-    (add_results, "results add the sizes and numbers that they consist of to the graph"),
-    (add_updates, "the value of state at the end does not depend on which results show it"),
-    (add_gradients, "a gradient may be a view of a result"),
-    (add_predicates, "all other outputs tell which communications still have to be kept"),
-    (run_backward_pass, "it starts from the complete forward graph, which its hooks may extend"),
-    (bind_sizes, "results and the backward pass may have added sizes"),
-    (split_graph, "forward gets the saved values as its last outputs"),
-    (extract_graph, "all outputs are known; from here on nothing may be added"),
-    (close_guards, "they compare what the extracted graph reads and writes; nothing of the program runs afterwards"),
-    (find_shared_memory, "all inputs and updates are known"),
-    (check_settled, "it judges the complete draft"),
+STAGES: tuple[Callable[[Draft], None], ...] = (
+    bind_inputs,  # outputs refer to tensors from outside by their sources
+    collect_values,  # code that is not recorded may have stored further tensors: its effects are found here
+    collect_tensors,  # the roots are chosen among all tensors that the call leaves
+    choose_roots,  # a result's representation includes its number among the roots
+    add_results,  # results may add sizes to the graph
+    add_updates,
+    add_gradients,  # a gradient may be a view of a result
+    add_predicates,  # all other outputs decide which communications the graph still has to keep
+    run_backward_pass,  # it starts from the complete forward graph, and its hooks may capture more state
+    bind_sizes,  # results and the backward pass may have added sizes
+    split_graph,  # the saved values are the last outputs
+    extract_graph,  # all outputs are known; from here on nothing may be added
+    close_guards,  # guards compare what the extracted graph reads and writes; the program's code runs no more
+    find_shared_memory,
+    check_settled,  # it judges the complete draft
 )
-"""The stages, each with the reason why it follows those before it."""
+"""The stages in order, each with the reason why it follows those before it."""
 
 
 def build_recording(
@@ -46,7 +44,7 @@ def build_recording(
     """The recording of a call that has returned ``result``. Raises CaptureError if a graph cannot repeat it."""
     recorder.memory.check()
     draft = Draft(recorder, guards, leaves, result, observer, derive)
-    for stage, _ in STAGES:
+    for stage in STAGES:
         stage(draft)
     recording = Recording(
         graph=draft.graph, guards=guards, inputs=draft.inputs, structure=draft.value.structure, results=draft.results,
