@@ -1,4 +1,4 @@
-"""Functions fit on a screen: none of the package's has more than 50 lines.
+"""Functions fit on a screen: none of the package's has more than 50 lines. Classes and files of capture have limits.
 
 A function's lines are those from its ``def`` to its last statement: its signature, docstring, comments, blank lines and
 the functions defined within it count; its decorators do not.
@@ -13,6 +13,10 @@ from tests.test_words import PACKAGE, modules, read
 
 SCREEN = 50
 """Lines."""
+CAPTURE = ("record", "compiled")
+"""Packages whose parts call each other in both directions where they grow."""
+CLASS, FILE = 300, 450
+"""Lines of their classes and files."""
 
 
 def lengths(text: str) -> Iterator[tuple[int, int, str]]:
@@ -38,3 +42,17 @@ def test_no_function_is_longer_than_a_screen() -> None:
         if count > SCREEN
     }
     assert not found, "cut at a place that has a name of its own: " + ", ".join(sorted(found))
+
+
+def test_classes_and_files_of_capture_have_one_task_each() -> None:
+    found = set()
+    for path in modules():
+        if path.relative_to(PACKAGE).parts[0] in CAPTURE:
+            text = read(path)
+            sizes = [("the file", len(text.splitlines()), FILE)]
+            for node in ast.walk(ast.parse(text)):
+                if isinstance(node, ast.ClassDef):
+                    assert node.end_lineno is not None
+                    sizes.append((f"class {node.name}", node.end_lineno - node.lineno + 1, CLASS))
+            found |= {f"{path.relative_to(PACKAGE)}: {what} has {n} lines" for what, n, most in sizes if n > most}
+    assert not found, "split by meaning: " + ", ".join(sorted(found))

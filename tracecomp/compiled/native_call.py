@@ -5,29 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from math import prod
-from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base import config
-from tracecomp.codegen.calls.call_tables import (
-    ARGUMENT,
-    GRADIENT,
-    OBJECT,
-    OWNED,
-)
+from tracecomp.codegen.calls.call_tables import ARGUMENT, GRADIENT, OBJECT, OWNED
 from tracecomp.compiled.autograd import Freed
 from tracecomp.compiled.backends import Native
+from tracecomp.compiled.native_rows import NativeRows, tensor_fields
 from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.results import Finish
-from tracecomp.compiled.state_rows import StateRows, word_row
-from tracecomp.eager.modes import Modes, modes
+from tracecomp.compiled.state_rows import word_row
+from tracecomp.eager.modes import modes
 from tracecomp.eager.storage import Memory, Storage
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import FIELDS, blank
-from tracecomp.ir.types import DType
-from tracecomp.record.guards.snapshots import MISSING, ById, freeze
 from tracecomp.record.guards.state_guards import GradGuard
 from tracecomp.record.pytree import LEAF, Leaves, flat_call, unflatten
 from tracecomp.record.results import Given, History, Made, Plain, Result, Seen
@@ -46,7 +38,6 @@ SMALL = 65536
 
 _MAX_TENSORS = 16
 """Tensor arguments of a native call: pairs of them are compared."""
-_UNCHANGING = (bool, int, float, complex, str, bytes, NoneType, DType, type(Ellipsis), slice, range, np.generic)
 
 
 @cache
@@ -54,15 +45,9 @@ def call_code() -> Code | None:
     """The native code of calls; None where objects are laid out in an unknown way."""
     if not objects_are_known():
         return None
-    fields = _fields()
+    fields = tensor_fields()
     counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
     return Code(Tensor, Storage, Memory, fields, counts[0] | counts[1]) if fields and all(counts) else None
-
-
-@cache
-def _fields() -> dict[str, int]:
-    """Offsets of a tensor's slots."""
-    return field_offsets(blank(Tensor), FIELDS)
 
 
 def fast_record(
@@ -152,7 +137,7 @@ class _Writer:
         self._slots()
         for leaf in self.leaves:
             self.r.add("arguments", *((Held(type(leaf)), 0) if isinstance(leaf, Tensor) else (0, Held(leaf))))
-        rows = _Rows(self)
+        rows = NativeRows(self)
         if not all(guard.native_row(rows) for guard in self.guards.list):
             return None
         known = self._modes()
@@ -312,53 +297,6 @@ class _Writer:
         return count, Held(finish or partial(unflatten, structure))
 
 
-class _Rows(StateRows):
-    """Collects the words that native code compares, from the state of the fitting call."""
-
-    def __init__(self, writer: _Writer) -> None:
-        super().__init__(writer.r)
-        self.writer = writer
-        self.leaves = writer.leaves
-
-    def item(self, mapping: Mapping[str, object], key: str, snapshot: object) -> bool:
-        value = mapping.get(key, MISSING)
-        if freeze(value) != snapshot or not (type(snapshot) is ById or self._holds(value)):
-            return False
-        if type(mapping) is dict:
-            return self.entry(mapping, key, value)
-        self.add("items", Held(mapping), Held(key), Held(value))
-        return True
-
-    def _holds(self, value: Any) -> bool:
-        """Guard what a container holds by identity; False when that is not enough."""
-        if _unchanging(value):
-            return True
-        parts = value.values() if type(value) is dict else value
-        return type(value) in (list, dict, tuple) and self.contents(value) and all(map(self._holds, parts))
-
-    def pair(self, one: int, other: int, same: bool) -> None:
-        self.add("pairs", 8 * one, 8 * other, int(same))
-
-    def tensor(
-        self, kind: int, ref: Any, requires_grad: int, dtype: np.dtype[np.generic], shape: tuple[int, ...]
-    ) -> None:
-        slot = self.writer.used.get((kind, ref if kind == ARGUMENT else id(ref)))
-        self.writer.source(kind, ref, requires_grad, dtype, shape, slot)
-
-    def flag(self, tensor: Tensor) -> None:
-        self.add("fields", Held(tensor), _fields()["_requires_grad"], Held(tensor._requires_grad))
-
-    def apart(self, argument: int, kind: int, ref: object) -> None:
-        sides = [self.writer.known_source(*key) for key in ((ARGUMENT, argument), (kind, ref))]
-        self.add("apart", *[Place("sources", n) for n in sides])
-
-    def mode(self, name: str, value: object) -> None:
-        self.add("modes", Held(name), Held(value), Held(getattr(Modes, name)))
-
-    def grad(self, tensor: Tensor, present: bool) -> None:
-        self.add("absent_grads", Held(tensor), int(not present))
-
-
 def _place(kind: int, ref: Tensor) -> int:
     """The address of a tensor's memory, or its gradient's: the guard on memory has checked it."""
     t = ref if kind == OBJECT else ref._grad
@@ -367,10 +305,3 @@ def _place(kind: int, ref: Tensor) -> int:
 
 def _key(kind: str, ref: Any) -> tuple[int, int]:
     return (ARGUMENT, ref) if kind == "argument" else (OBJECT, id(ref))
-
-
-def _unchanging(value: object) -> bool:
-    """Whether ``value`` means the same for as long as it is the same object."""
-    if type(value) is tuple:
-        return all(map(_unchanging, value))
-    return isinstance(value, _UNCHANGING) or callable(value) or isinstance(value, Tensor)

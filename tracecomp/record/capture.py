@@ -17,7 +17,7 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
 from tracecomp.record.effects import Given, plain, put_plain, put_plain_for
-from tracecomp.record.finish import Finish
+from tracecomp.record.finish.stages import build_recording
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.lookup import attributes_of
 from tracecomp.record.guards.ownership import is_module
@@ -88,8 +88,8 @@ def record(
         # Without collecting: finalizers of objects from outside the program would have effects in the recording.
         result = without_collecting(partial(observer.call, fn, *given))
         del given  # followed numbers are looked for below
-        finish = partial(Finish, recorder, guards, leaves, result, observer)
-        recording = _finished(recorder, strict, derive, finish)
+        finish = partial(build_recording, recorder, guards, leaves, result, observer, derive)
+        recording = _finished(recorder, strict, finish)
         del finish  # no other name for the result either
         result = plain(result)
         _restore(replaced)
@@ -135,7 +135,7 @@ def _left(recorder: Recorder, given: Given, places: Sequence[StateSlot], unnoted
         put_plain_for([n for ref in recorder.sized_ints if (n := ref()) is not None])
 
 
-def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[], Finish]) -> Recording | Refusal:
+def _finished(recorder: Recorder, strict: bool, finish: Callable[[], Recording]) -> Recording | Refusal:
     """The recording of a call that has returned, or why there is none; CaptureError then, if ``strict``."""
     if recorder.refusals.reason is not None:
         if strict:  # the program has caught the refusal
@@ -143,7 +143,7 @@ def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[
         return Refusal(recorder.refusals.reason, recorder.refusals.lines)
     recorder.refusals.strict = True  # later refusals are caught below
     try:
-        return finish().recording(derive)
+        return finish()
     except CaptureError as refused:
         if strict:
             raise

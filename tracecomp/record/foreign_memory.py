@@ -1,7 +1,7 @@
 """Memory that tensors share with arrays and buffers of the program, which Python code reads and changes unrecorded.
 
 Later calls run the graph, then the effects. They do not repeat reads of the memory between two operators, so such a
-call cannot be recorded. Arrays among the arguments are inputs with a separate check (``finish.py``).
+call cannot be recorded. Arrays among the arguments are inputs with a separate check (``finish/closing.py``).
 """
 
 from __future__ import annotations

@@ -11,9 +11,10 @@ import numpy as np
 
 from tracecomp.base import config
 from tracecomp.base.errors import FAILURES
+from tracecomp.compiled.program_files.code import code_of
 from tracecomp.compiled.program_files.levels import Level
 from tracecomp.compiled.program_files.open_sizes import checked_sizes
-from tracecomp.compiled.program_files.save import code_of, error_name
+from tracecomp.compiled.program_files.save import error_name
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.parser import parse_graph

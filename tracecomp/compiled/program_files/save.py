@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
 from itertools import chain, count
@@ -13,14 +13,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import config
-from tracecomp.base.errors import FAILURES, CaptureError, CompileError
-from tracecomp.codegen.calls import array_call, program_call
-from tracecomp.codegen.math.half_library import half_text
-from tracecomp.codegen.text.assembler import module_text
-from tracecomp.codegen.threads import pauses, sync
-from tracecomp.codegen.threads.entry import ENTRY
+from tracecomp.base.errors import FAILURES, CaptureError
 from tracecomp.compiled.dynamic_shapes import grown_outputs
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
+from tracecomp.compiled.program_files.code import code_of
 from tracecomp.compiled.program_files.container import write
 from tracecomp.compiled.program_files.levels import Level
 from tracecomp.compiled.program_files.open_sizes import LeftOpen, covering, terms, told_number
@@ -28,8 +24,6 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import View
 from tracecomp.ir.graph import Graph, Input, Value
 from tracecomp.ir.printer import print_graph
-from tracecomp.passes.building import Built, build
-from tracecomp.passes.cost.machine import on
 from tracecomp.passes.graph.host_segments import has_external
 from tracecomp.record.binding import Binding
 from tracecomp.record.dynamic_shapes.generalize import size_inputs
@@ -37,27 +31,10 @@ from tracecomp.record.dynamic_shapes.instantiate import Instantiated
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.pytree import LEAF, Leaves
 from tracecomp.record.recording import Recording
-from tracecomp.record.results import (
-    Common,
-    Followed,
-    Found,
-    Given,
-    Held,
-    Made,
-    Passed,
-    Plain,
-    Result,
-    Seen,
-    bottoms,
-)
+from tracecomp.record.results import Common, Followed, Found, Given, Held, Made, Passed, Plain, Result, Seen, bottoms
 from tracecomp.record.size_forms import Form
 from tracecomp.record.symbolic.sym_int import without
-from tracecomp.runtime import compiler
-from tracecomp.runtime.image import Image
-from tracecomp.runtime.images import image_of
-from tracecomp.runtime.linker import Linked, link
 from tracecomp_runtime import tensors
-from tracecomp_runtime.machine_code import IMPORTS
 from tracecomp_runtime.path import VIEWS
 
 Array = np.ndarray[Any, Any]
@@ -137,54 +114,6 @@ class _Piece:
             "box": self.made.box, "blocks": [(terms(form), target) for form, target in self.made.blocks],
             "outputs": [[*o.value.shape] for o in self.graph.outputs],
         }  # fmt: skip
-
-
-@dataclass
-class Code:
-    """A graph's program for one level."""
-
-    built: Built
-    image: Image
-    linked: Linked
-
-    def inputs(self, given: Sequence[tuple[str, object]], constant: Callable[[Array], str]) -> list[tuple[str, Any]]:
-        """The first entries of the table: ``given``, with constants among and after them."""
-        rest = iter(given)
-        data = [i.data if i.role == "constant" else None for i in self.built.graph.inputs]
-        places = [next(rest) if array is None else ("constant", constant(array)) for array in data]
-        return [*places, *[("constant", constant(np.asarray(array))) for array in self.built.constants]]
-
-    def described(self) -> dict[str, Json]:
-        """Further data for the loader."""
-        image, symbols = self.image, self.linked.symbols
-        return {
-            **self.linked.description(), "entry": symbols[ENTRY], "call": symbols[program_call.CALL],
-            "worker": symbols[sync.WORKER], "memory_bytes": image.memory_bytes, "thread_bytes": image.thread_bytes,
-            "parallel": image.parallel, "prepared": image.prepared, "labels": image.labels,
-            "record": program_call.RECORD, "argument_row": program_call.ARGUMENT, "output_row": program_call.OUTPUT,
-        }  # fmt: skip
-
-
-def code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], level: Level) -> Code:
-    """A graph as machine code; every level is scheduled for its own kind of machine."""
-    target = level.target
-    with on(level.machine):
-        built = build(graph, aliases, frozen=frozen)
-    image = image_of(built.program, target=target)
-    parts = (
-        sync.shared_text(target),
-        pauses.pause_text(target, hook=False),
-        array_call.call_text(),
-        program_call.call_text(),
-    )
-    shared = module_text(*parts)
-    objects = [*image.objects, compiler.object_code(shared, target)]
-    if target.lacks_half:
-        objects.append(compiler.object_code(module_text(half_text()), target))
-    linked = link(objects)
-    if unknown := [name for name, _ in linked.imports if name not in IMPORTS]:
-        raise CompileError(f"the code calls {', '.join(unknown)}; program files may not call them")
-    return Code(built, image, linked)
 
 
 class _File:

@@ -27,6 +27,7 @@ from tracecomp.record.guards.guard import (
 from tracecomp.record.guards.memory import MemoryGuard
 from tracecomp.record.guards.reads import Reads
 from tracecomp.record.guards.sizes import AnySize, SizesGuard
+from tracecomp.record.guards.slot_guards import SlotGuard, SlotsApart
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.snapshots import MISSING, MODULE_INTERNALS, ById, alike, freeze, whole
 from tracecomp.record.guards.state_guards import (
@@ -39,8 +40,6 @@ from tracecomp.record.guards.state_guards import (
     OptimizerGuard,
     Options,
     SameArgument,
-    SlotGuard,
-    SlotsApart,
     _optimizer_hooks,
 )
 from tracecomp.record.guards.varying_objects import note_difference
