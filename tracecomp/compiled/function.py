@@ -163,8 +163,9 @@ class Compiled:
         """Write the programs of calls with ``args`` to a file, with the current state; return the file's digest.
 
         ``kind`` "code" is machine code, which needs only numpy and ``tracecomp_runtime``, without llvmlite and without
-        this function's code. It is loaded by its digest only. ``levels`` are its processors (default: ``x86-64-v2``,
-        ``-v3`` and ``-v4``; also available: ``aarch64``). ``kind`` "graph" is text, checked and compiled by the loader.
+        this function's code. It is loaded by its digest only. ``levels`` are its processors: ``x86-64-v2``, ``-v3``,
+        ``-v4`` and ``aarch64`` (default: those of this architecture). ``kind`` "graph" is text, checked and compiled by
+        the loader.
         ``also`` are further tuples of arguments, of other shapes. Calls that are not recorded yet are made, until they
         settle.
 
