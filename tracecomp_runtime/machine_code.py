@@ -41,7 +41,7 @@ _ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
 def _show_code(address: int, size: int) -> None:
-    """Make code that was just written visible to instruction fetches. x86-64 does so by itself.
+    """Make code that was just written visible to instruction fetches. x86-64 needs nothing for it.
 
     Linux also does so when new pages become executable. libgcc and macOS have a function for any memory.
     """
@@ -70,7 +70,7 @@ _DMB = bytes.fromhex("bf3b03d5 c0035fd6")
 def barrier() -> None:
     """Order reads and writes of memory shared with other processes: those before the call come first.
 
-    x86-64 keeps the order of two reads, and of two writes, by itself, and then the call does nothing.
+    x86-64 keeps the order of two reads, and of two writes, and then the call does nothing.
     """
     if _ARM:
         ctypes.CFUNCTYPE(None)(_barrier().address)()

@@ -43,7 +43,7 @@ def defined(value: float, target: np.dtype) -> int:
 @pytest.mark.parametrize("source", SOURCES, ids=str)
 @pytest.mark.parametrize("numpys", [False, True], ids=["any numpy", "this numpy"])
 def test_the_definition(source: np.dtype, target: np.dtype, numpys: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also as if numpy converted in another way, like that of AArch64."""
+    """Also as if numpy converted differently, as it does on AArch64."""
     if not numpys:
         monkeypatch.setattr(special, "_converts_as_defined", lambda *_: False)
     x = numbers(source)

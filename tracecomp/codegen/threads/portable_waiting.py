@@ -36,7 +36,7 @@ _STEP_US = 100
 
 
 def waiting_for(target: Target) -> Waiting:
-    """What emits waiting for ``target``."""
+    """The emitter of waiting for ``target``."""
     return Waiting(target) if "linux" in target.triple else PortableWaiting(target, way_to_wait())
 
 

@@ -30,6 +30,7 @@ class Predicted:
 
 
 _FIRST = Cache(64 << 10, 4, 64)
+"""The first data cache of each of these cores of Neoverse: 64 KB in four ways."""
 PREDICTED: Mapping[str, Predicted] = {
     "Neoverse N1": Predicted(2, 2, 2.5, {1: _FIRST, 2: Cache(1 << 20, 8, 64), 3: Cache(32 << 20, 16, 64, 64)}),
     "Neoverse V1": Predicted(4, 3, 2.6, {1: _FIRST, 2: Cache(1 << 20, 8, 64), 3: Cache(32 << 20, 16, 64, 64)}),
