@@ -29,11 +29,10 @@ START = "import runpy, sys; sys.executable = sys.argv.pop(1); sys.argv[0] = sys.
 
 
 class Interpreter:
-    """Runs modules of this checkout, with a separate cache folder."""
+    """Runs modules of this checkout. Both interpreters share a cache: neither may take the other's machine code."""
 
-    def __init__(self, python: str, folder: Path) -> None:
-        self.python, self.cache = python, folder / f"cache of {Path(python).name}"
-        self.cache.mkdir(exist_ok=True)
+    def __init__(self, python: str, cache: Path) -> None:
+        self.python, self.cache = python, cache
 
     def run(self, module: str, *args: str, quiet: bool = True) -> subprocess.CompletedProcess[str]:
         """Run ``python -m module args``."""
@@ -74,7 +73,7 @@ def main(args: Sequence[str]) -> int:
     given = parser.parse_args(args)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        here, there = Interpreter(sys.executable, folder), Interpreter(given.python, folder)
+        here, there = (Interpreter(python, folder / "cache") for python in (sys.executable, given.python))
         parts: dict[str, Callable[[], bool]] = {
             "digests": lambda: compare_digests(here, there, []),
             "files": lambda: exchange_files(here, there, folder),
