@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import platform
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
 from typing import Any
 
 _PAGE = mmap.PAGESIZE
@@ -26,11 +29,56 @@ class Code:
 
     def lock(self, size: int) -> None:
         """Make the first ``size`` bytes, whole pages, executable and no longer writable; OSError when forbidden."""
+        _show_code(self.address, size)
         libc = ctypes.CDLL(None, use_errno=True)
         libc.mprotect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
         if libc.mprotect(self.address, -(-size // _PAGE) * _PAGE, mmap.PROT_READ | mmap.PROT_EXEC):
             number = ctypes.get_errno()
             raise OSError(number, "this system does not allow executable memory")
+
+
+_ARM = platform.machine().lower() in ("aarch64", "arm64")
+
+
+def _show_code(address: int, size: int) -> None:
+    """Make code that was just written visible to instruction fetches. x86-64 needs nothing for it.
+
+    Linux also does so when new pages become executable. libgcc and macOS have a function for any memory.
+    """
+    library: Any = _with_clear_cache() if _ARM else None
+    if hasattr(library, "__clear_cache"):
+        library.__clear_cache(ctypes.c_void_p(address), ctypes.c_void_p(address + size))
+    elif hasattr(library, "sys_icache_invalidate"):
+        library.sys_icache_invalidate(ctypes.c_void_p(address), ctypes.c_size_t(size))
+
+
+@cache
+def _with_clear_cache() -> Any:
+    """A library with one of these functions; None if there is none."""
+    for name in (None, "libgcc_s.so.1"):
+        with suppress(OSError):
+            library = ctypes.CDLL(name)
+            if hasattr(library, "__clear_cache") or hasattr(library, "sys_icache_invalidate"):
+                return library
+    return None
+
+
+_DMB = bytes.fromhex("bf3b03d5 c0035fd6")
+"""dmb ish; ret"""
+
+
+def barrier() -> None:
+    """Order reads and writes of memory shared with other processes: those before the call come first.
+
+    x86-64 keeps the order of two reads, and of two writes, and then the call does nothing.
+    """
+    if _ARM:
+        ctypes.CFUNCTYPE(None)(_barrier().address)()
+
+
+@cache
+def _barrier() -> Code:
+    return executable(_DMB)
 
 
 def executable(data: bytes) -> Code:

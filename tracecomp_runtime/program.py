@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -73,11 +74,15 @@ def _level(file: Container) -> str:
     have = file.header["levels"]
     if HERE in have:
         return HERE
+    if sys.platform != "linux":  # the code makes Linux's system calls
+        raise file.error(f"holds code for Linux; this system is {sys.platform}. Save the program with kind='graph'")
     for level in processor.levels():
         if level in have:
             return level
-    mine = processor.levels()[0] if processor.levels() else platform.machine()
-    raise file.error(f"holds code for {', '.join(have)}; this processor is {mine}")
+    mine = processor.levels()[0] if processor.levels() else None
+    advice = f"levels=[{mine!r}]" if mine else "kind='graph'"
+    here = mine or platform.machine()
+    raise file.error(f"holds code for {', '.join(have)}; this processor is {here}. Save the program with {advice}")
 
 
 def load_program(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
-from tracecomp_runtime import Container, processor, tensors
+from tracecomp.compiled.program_files.levels import chosen
+from tracecomp_runtime import Container, machine_code, processor, tensors
 
 BASE, PAGE = 0x400000, 65536
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
@@ -101,5 +103,37 @@ def test_code_for_other_processors_is_refused_where_it_does_not_run(tmp_path: Pa
     if "aarch64" in processor.levels():
         pytest.skip("this is such a processor")
     digest = torch.compile(lambda x: x + 1).save(tmp_path / "f.tcp", torch.ones(2), levels=["aarch64"])
-    with pytest.raises(ValueError, match="holds code for aarch64; this processor is"):
+    mine = processor.levels()[0]
+    said = rf"holds code for aarch64; this processor is {mine}\. Save the program with levels=\['{mine}'\]"
+    with pytest.raises(ValueError, match=said):
         torch.load_program(tmp_path / "f.tcp", digest=digest)
+
+
+def test_files_hold_code_for_the_architecture_that_saves_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    for mine, names in ((processor.LEVELS, processor.LEVELS), (("aarch64",), ("aarch64",))):
+        monkeypatch.setattr(processor, "levels", lambda mine=mine: mine)
+        assert sorted(chosen(None)) == sorted(names)
+    assert [*chosen(["aarch64", "x86-64-v3"])] == ["aarch64", "x86-64-v3"]
+
+
+def test_other_systems_refuse_code_for_linux(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digest = torch.compile(lambda x: x + 1).save(tmp_path / "f.tcp", torch.ones(2))
+    monkeypatch.setattr(sys, "platform", "darwin")
+    with pytest.raises(ValueError, match=r"holds code for Linux; this system is darwin\. Save .* with kind='graph'"):
+        torch.load_program(tmp_path / "f.tcp", digest=digest)
+
+
+def test_code_is_shown_to_instruction_fetches_before_it_may_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    """AArch64 fetches instructions past its data caches."""
+    shown: list[tuple[int, int]] = []
+
+    class Library:
+        def __getattr__(self, name: str) -> Any:
+            if name != "__clear_cache":
+                raise AttributeError(name)
+            return lambda start, end: shown.append((start.value, end.value))
+
+    monkeypatch.setattr(machine_code, "_ARM", True)
+    monkeypatch.setattr(machine_code, "_with_clear_cache", Library)
+    code = machine_code.executable(bytes(100))
+    assert shown == [(code.address, code.address + 100)]

@@ -23,7 +23,7 @@ def test_a_file_of_an_earlier_release_is_read(folder: Path, kind: str) -> None:
         compiled = torch.compile(torch.jit.load(folder / "script.tcp"))
         compiled(x)  # the first call may run eagerly
         found = compiled(x)
-    elif kind == "code" and not processor.levels():
+    elif kind == "code" and not {*processor.LEVELS} & {*processor.levels()}:
         pytest.skip("the file has code for x86-64 under Linux")
     else:
         digest = json.loads((folder / "digests.json").read_text())[kind]

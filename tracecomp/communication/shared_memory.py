@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tracecomp.communication.messages import Array
+from tracecomp_runtime.machine_code import barrier
 
 LARGEST = 1 << 25
 """Bytes that one process may publish at once."""
@@ -65,7 +66,9 @@ class _Segment:
 
     def count(self) -> int:
         """The number of publications, modulo 2**32."""
-        return int(self._words[0])
+        number = int(self._words[0])
+        barrier()  # the publication is read after its number
+        return number
 
     def digest(self, number: int) -> int:
         return int(self._digests[number % 2])
@@ -73,7 +76,8 @@ class _Segment:
     def tell(self, number: int, digest: int) -> None:
         """Publish the data in the half of ``number``, and wake waiting processes."""
         self._digests[number % 2] = digest
-        self._words[0] = number & 0xFFFFFFFF  # x86 keeps this order; elsewhere the system call is a barrier
+        barrier()  # the publication is written, and the previous ones of others are read, before its number shows
+        self._words[0] = number & 0xFFFFFFFF
         _libc.syscall(_FUTEX, self._address, _WAKE, _ALL, None, None, 0)
 
     def sleep(self, seen: int) -> None:

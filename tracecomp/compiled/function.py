@@ -83,10 +83,10 @@ class Compiled(CallDispatcher):
         """Write the programs of calls with ``args`` to a file, with the current state; return the file's digest.
 
         ``kind`` "code" is machine code, which needs only numpy and ``tracecomp_runtime``, without llvmlite and without
-        this function's code. It is loaded by its digest only. ``levels`` are its processors (default: ``x86-64-v2``,
-        ``-v3`` and ``-v4``; also available: ``aarch64``). ``kind`` "graph" is text, checked and compiled by the loader.
-        ``also`` are further tuples of arguments, of other shapes. Calls that are not recorded yet are made, until they
-        settle.
+        this function's code. It is loaded by its digest only. ``levels`` are its processors: ``x86-64-v2``, ``-v3``,
+        ``-v4`` and ``aarch64`` (default: those of this architecture). ``kind`` "graph" is text, checked and compiled
+        where it is loaded. ``also`` are further tuples of arguments, of other shapes. Calls that are not recorded yet
+        are made, until they settle.
 
         ``dynamic_shapes`` makes sizes dynamic, by the arguments' names or in their order, as in ``{"x": {0:
         Dim("batch", max=64)}}``; those of ``mark_dynamic`` are dynamic, too. Such a program takes all sizes of the

@@ -13,6 +13,7 @@ from pathlib import Path
 from tracecomp.base import config
 from tracecomp.passes.cost import processor, rates
 from tracecomp.passes.cost.machine import Machine, host
+from tracecomp.passes.cost.predicted import predicted
 from tracecomp.passes.cost.tuning import Tuning
 from tracecomp.runtime import compiler, peaks
 from tracecomp.runtime.threads import available_cores
@@ -88,8 +89,9 @@ def _machine() -> Iterator[str]:
         yield _line("cache folder", f"none: {error}")
     else:
         yield _line("cache folder", folder)
-        found = rates.recorded(folder)
-        yield _line("rates", "measured" if found else "not measured (--measure does); reference values")
+        source = "predicted from public documents" if predicted(processor.read().name) else "reference values"
+        measured = rates.recorded(folder) is not None
+        yield _line("rates", "measured" if measured else f"not measured (--measure does); {source}")
     for field in fields(machine.rates):
         yield _line(f"  {field.name}", f"{getattr(machine.rates, field.name):.3g}")
     changed = [f.name for f in fields(Tuning) if getattr(machine.tuning, f.name) != getattr(Tuning(), f.name)]

@@ -39,6 +39,7 @@ from tracecomp.ir.loops import (
 )
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep
 from tracecomp.ir.scalars import SCALARS
+from tracecomp.ir.special import converted
 from tracecomp.ir.types import DType, bool_, compute_dtype
 
 Array = np.ndarray[Any, Any]
@@ -383,8 +384,6 @@ def scalar(op: str, args: list[Array], types: list[DType], dtype: DType) -> Arra
 
 
 def _cast(value: Array, source: DType, target: DType) -> Array:
-    if source.is_floating_point and target.kind == "int" and target.itemsize < 4:
-        value = value.astype(np.int32)
     if source.itemsize == 2 and source.is_floating_point:
         value = value.astype(np.float32)
-    return value.astype(target.numpy)
+    return converted(value, target.numpy)

@@ -7,7 +7,8 @@ in float64 where a rational approximation is used, so they are correctly rounded
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 
@@ -103,6 +104,56 @@ def select(condition: Array, a: Array, b: Array) -> Array:
     mask = np.asarray(condition, np.bool_).view(np.int8).astype(bits)
     yes, no = (np.asarray(v, dtype).view(bits) for v in (a, b))
     return (((yes ^ no) & np.negative(mask, out=mask)) ^ no).view(dtype)
+
+
+def converted(x: Array, dtype: np.dtype[Any], order: Literal["C", "K"] = "K") -> np.ndarray[Any, Any]:
+    """The array ``x`` as ``dtype``; a float outside the range of an integer type gives the same on every processor.
+
+    C leaves such conversions undefined, and numpy gives what its processor does: AArch64 the nearest integer and zero
+    for NaN, x86-64 the most negative integer. The latter is the definition here, in int32 for narrower types and in
+    int64 for uint32. A uint64 takes numbers from 2**63 on by their distance to it.
+    """
+    array: np.ndarray[Any, Any] = np.asarray(x)
+    with np.errstate(all="ignore"):
+        if dtype.kind not in "iu" or array.dtype.kind in "iub" or _converts_as_defined(array.dtype, dtype):
+            return array.astype(dtype, order=order)
+        if array.dtype.kind not in "fV":
+            return array.astype(dtype, order=order)
+        return _to_integers(array if array.dtype.itemsize > 2 else array.astype(np.float32), dtype, order)
+
+
+def _to_integers(x: Array, dtype: np.dtype[Any], order: Literal["C", "K"]) -> np.ndarray[Any, Any]:
+    if dtype == np.uint64:
+        far = x >= 2.0**63
+        near = _truncated(np.where(far, x - x.dtype.type(2.0**63), x), np.dtype(np.int64)).view(np.uint64)
+        return np.where(far, near ^ np.uint64(1 << 63), near).astype(dtype, order=order)
+    wide = np.dtype(np.int64 if dtype.itemsize == 8 or dtype == np.uint32 else np.int32)
+    return _truncated(x, wide).astype(dtype, order=order)
+
+
+def _truncated(x: Array, wide: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """The integer parts of floats; the lowest integer for NaN and for numbers out of range."""
+    low = -(2.0 ** (8 * wide.itemsize - 1))
+    # Every float32 below the limit is out of range; a double may be in range by its fraction.
+    above = x > low - 1 if x.dtype.itemsize == 8 and wide.itemsize == 4 else x >= low
+    found: np.ndarray[Any, Any] = np.where(above & (x < -low), x, x.dtype.type(low)).astype(wide)
+    return found
+
+
+_PROBED = (*(s * v for v in (np.nan, np.inf, 1e30, 6e4, 4e4, 300.0, 200.0, 1.5) for s in (1.0, -1.0)), *(
+    s * (2.0**bits + d) for bits in (31, 32, 53, 63, 64) for d in (-1.0, 0.0, 0.5) for s in (1.0, -1.0)
+))  # fmt: skip
+
+
+@cache
+def _converts_as_defined(source: np.dtype[Any], dtype: np.dtype[Any]) -> bool:
+    """Whether numpy's conversion is the defined one here, for vectors and for single elements."""
+    if source.kind not in "fV":
+        return False
+    probes = np.array(_PROBED).astype(np.float32 if source.itemsize <= 2 else source).astype(source)
+    wanted = _to_integers(probes if source.itemsize > 2 else probes.astype(np.float32), dtype, "K")
+    alone = [probes[k : k + 1].astype(dtype)[0] for k in range(len(probes))]
+    return np.array_equal(probes.astype(dtype), wanted) and alone == wanted.tolist()
 
 
 def sigmoid(x: Array) -> Array:

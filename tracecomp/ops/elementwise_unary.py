@@ -12,6 +12,7 @@ from tracecomp.ir import loops, scalars
 from tracecomp.ir.arrays import Array
 from tracecomp.ir.loops import Expr
 from tracecomp.ir.op import ComplexOperand, Op, Operand, Operands, Pair, Pointwise, Sample, register
+from tracecomp.ir.special import converted
 from tracecomp.ir.types import DType, TensorType, bool_, compute_dtype, dtype_named, float8_e4m3fn, from_numpy_dtype
 from tracecomp.ops.autodiff import zeros_like
 from tracecomp.ops.define import elementwise, of
@@ -189,8 +190,7 @@ def _cast_impl(x: Array, *, dtype: DType) -> Any:
         array = array.real
     if dtype is float8_e4m3fn:  # no infinities: larger numbers become the largest
         array = np.clip(array, -448, 448)
-    with np.errstate(all="ignore"):
-        return array.astype(dtype.numpy, order="K" if _is_dense(array) else "C")
+    return converted(array, dtype.numpy, "K" if _is_dense(array) else "C")
 
 
 def _is_dense(array: Array) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 
 from tracecomp.__main__ import main
 from tracecomp.base import config
+from tracecomp.passes.cost import machine as machine_module
 from tracecomp.passes.cost import processor, rates
 from tracecomp.passes.cost.machine import Machine, _with_caches, host, on
 from tracecomp.passes.cost.parallel import parallel_kind
+from tracecomp.passes.cost.predicted import PREDICTED, predicted
 from tracecomp.passes.cost.processor import Cache
 from tracecomp.passes.cost.rates import Rates
 
@@ -60,6 +63,60 @@ def test_a_description_with_holes_keeps_defaults(tmp_path: Path) -> None:
     assert machine.l3_bytes == 512 << 10, "without a third cache the second is the last"
     assert processor._from_sysfs(tmp_path / "nowhere") == {}
     assert _with_caches(Machine(32, 16), {}) == Machine(32, 16)
+
+
+N1 = {"CPU implementer": "0x41", "CPU part": "0xd0c", "CPU variant": "0x3", "CPU revision": "1"}
+EMULATED = {"model name": "AMD EPYC", "flags": "avx2 avx512f avx512vl avx512bw avx512dq"}
+
+
+def described_as(cpu: dict[str, str], caches: dict[int, Cache], machine: str, patch: pytest.MonkeyPatch) -> Machine:
+    """The machine that Linux describes so."""
+    patch.setattr(processor, "_cpuinfo", lambda: cpu)
+    patch.setattr(processor, "_caches", lambda: caches)
+    patch.setattr(platform, "machine", lambda: machine)
+    processor.read.cache_clear()
+    try:
+        return machine_module.described()
+    finally:
+        processor.read.cache_clear()
+
+
+def test_known_arm_processors_have_predicted_rates_and_the_caches_that_the_system_hides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reported = {2: Cache(512 << 10, 8, 64)}
+    found = described_as(N1, reported, "aarch64", monkeypatch)
+    assert (found.vector_bytes, found.registers) == (16, 32)
+    assert (found.l1_bytes, found.l2_bytes, found.l3_bytes, found.l3_sharers) == (64 << 10, 512 << 10, 32 << 20, 64)
+    assert found.rates == PREDICTED["Neoverse N1"].rates and found.rates.work_of_a_wake == 0.5
+    other = described_as({**N1, "CPU part": "0xfff"}, {}, "aarch64", monkeypatch)
+    assert other == Machine(16, 32)
+
+
+def test_arm_processors_have_different_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = set()
+    for change in ({}, {"CPU part": "0xd40"}, {"CPU part": "0xfff"}, {"CPU part": "0xffe"}, {"CPU revision": "2"}):
+        with monkeypatch.context() as patch:
+            patch.setattr(processor, "_cpuinfo", lambda change=change: {**N1, **change})
+            patch.setattr(platform, "machine", lambda: "aarch64")
+            processor.read.cache_clear()
+            keys.add(processor.key())
+    processor.read.cache_clear()
+    assert len(keys) == 5
+
+
+def test_an_emulator_may_describe_the_machine_below_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert described_as(EMULATED, {}, "aarch64", monkeypatch) == Machine(16, 32)
+    monkeypatch.delenv("TRACECOMP_CPU", raising=False)
+    assert described_as(EMULATED, {}, "x86_64", monkeypatch).vector_bytes == 64
+
+
+def test_predictions_are_by_family() -> None:
+    assert predicted("Apple M1 Pro") == PREDICTED["Apple M1"] and predicted("Apple M1") is not None
+    assert predicted("Apple M10") is predicted("AMD EPYC") is predicted("") is None
+    for facts in PREDICTED.values():
+        machine = _with_caches(Machine(16, 32), {**facts.caches})
+        assert machine.l1_bytes <= machine.l2_bytes <= machine.l3_bytes and machine.l2_bytes % machine.l2_ways == 0
 
 
 def test_the_host_has_caches_that_hold_something() -> None:

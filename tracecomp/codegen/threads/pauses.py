@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.target import Target
-from tracecomp.codegen.threads.waiting import Waiting
+from tracecomp.codegen.threads.portable_waiting import waiting_for
 
 PAUSE = "tc_pause"
 DECLARATION = f"declare i1 @{PAUSE}(ptr, ptr)"
@@ -51,7 +51,7 @@ declare void @Py_DecRef(ptr)
 
 def pause_text(target: Target, hook: bool) -> str:
     """The definition, with or without the hook; ``tc.now`` is in the same module (``threads.sync``)."""
-    a, waiting = Assembler(), Waiting(target)
+    a, waiting = Assembler(), waiting_for(target)
     now = a.call("i64", "@tc.now", f"ptr {a.let('alloca [2 x i64], align 8')}")
     last, period = a.load("i64", "%pause", LAST), a.load("i64", "%pause", PERIOD)
     a.store("i64", now, "%pause", LAST)
@@ -72,8 +72,7 @@ def pause_text(target: Target, hook: bool) -> str:
     a.choose(a.let(f"icmp uge i64 {since}, {SIGNALS_NS}"), "look", "resume")
     a.block("look")
     a.store("i64", now, "%pause", CHECKED)
-    # The main thread of a process has the process's number.
-    a.choose(a.same(waiting.system(a, "gettid"), waiting.system(a, "getpid"), "i64"), "main", "resume")
+    a.choose(waiting.is_main_thread(a), "main", "resume")
     a.block("main")
     state = a.call("i32", "@PyGILState_Ensure")
     raised = a.call("i32", "@PyErr_CheckSignals")

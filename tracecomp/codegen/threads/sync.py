@@ -27,7 +27,8 @@ from __future__ import annotations
 
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.text.target import Target
-from tracecomp.codegen.threads.waiting import CROWDED, PROCESSOR, SEAT_BYTES, SEATS, SLEEPERS, THREAD_ID, Waiting
+from tracecomp.codegen.threads.portable_waiting import MONOTONIC, waiting_for
+from tracecomp.codegen.threads.waiting import CROWDED, SEAT_BYTES, SEATS, SLEEPERS, Waiting
 
 PARALLEL = "tc_parallel"
 PARALLEL_DECLARATION = f"declare void @{PARALLEL}(ptr, ptr, ptr, i64, i1)"
@@ -60,14 +61,15 @@ WAITS = 16
 CROWDED_WAITS = 500
 """Number of short waits that follow: a worker that sleeps sometimes is scheduled at once when woken."""
 
-_CLOCK_MONOTONIC = 1
-"""Linux's number."""
+_LINUX_MONOTONIC = 1
+"""Linux's number of the clock, whatever system the code is made on."""
 
 
 def shared_text(target: Target) -> str:
     """The definitions of ``SYMBOLS``, with the helpers that they use."""
-    parts = (_work(), _worker(Waiting(target)), _post(), _now(), _parallel(), _take(), _release())
-    return "\n\n".join((Waiting(target).text(), "declare i32 @clock_gettime(i32, ptr)", *parts))
+    waiting, clock = waiting_for(target), _LINUX_MONOTONIC if "linux" in target.triple else MONOTONIC
+    parts = (_work(), _worker(waiting), _post(), _now(clock), _parallel(), _take(), _release())
+    return "\n\n".join((waiting.text(), "declare i32 @clock_gettime(i32, ptr)", *parts))
 
 
 def _ticket_of(a: Assembler, seat: str) -> str:
@@ -139,7 +141,7 @@ def _worker(waiting: Waiting) -> str:
     time = a.let("alloca [2 x i64], align 8")
     off_first = a.call("i64", "@tc.off", f"ptr {time}")
     # For the thread that wakes this worker: its id, and its last processor.
-    a.publish("i32", a.let(f"trunc i64 {waiting.system(a, 'gettid')} to i32"), seat, THREAD_ID)
+    waiting.record_thread(a, seat)
     a.go("next")
     a.block("next")
     ends = ("again", "look", "crowd")
@@ -153,7 +155,7 @@ def _worker(waiting: Waiting) -> str:
         # The release that pairs with the caller's acquire: makes the chunks' writes visible.
         a.let(f"atomicrmw add ptr {finished}, i32 {ran} seq_cst")
         a.run("@tc.wake", f"ptr {finished}")
-    waiting.system(a, "getcpu", f"ptr {a.at(seat, PROCESSOR)}", "ptr null", "ptr null")
+    waiting.record_processor(a, seat)
     slept = a.call("i1", "@tc.await", "ptr %pool", f"ptr {a.at('%pool', NUMBER)}", f"i32 {number}")
     crowded = a.watch("i32", "%pool", CROWDED)
     some = a.let(f"icmp ne i32 {crowded}, 0")
@@ -204,10 +206,10 @@ def _post() -> str:
     return a.text(head)
 
 
-def _now() -> str:
+def _now(clock: int) -> str:
     """Nanoseconds of the clock; ``time`` is room for two words."""
     a = Assembler()
-    a.call("i32", "@clock_gettime", f"i32 {_CLOCK_MONOTONIC}", "ptr %time")
+    a.call("i32", "@clock_gettime", f"i32 {clock}", "ptr %time")
     seconds, nanoseconds = a.load("i64", "%time"), a.load("i64", "%time", 8)
     whole = a.let(f"mul i64 {seconds}, 1000000000")
     a.do(f"ret i64 {a.let(f'add i64 {whole}, {nanoseconds}')}")

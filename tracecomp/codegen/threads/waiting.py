@@ -1,6 +1,7 @@
 """LLVM text of waiting for a word of memory to change, and of waking sleepers.
 
-Waiting spins for a bounded time, a short one while other work wants the processors, then sleeps in the kernel (futex).
+Waiting spins for a bounded time, a short one while other work wants the processors, then sleeps in the kernel: with
+Linux's futex, or with what another system has (``portable_waiting.py``).
 A sleeper increments the count after the watched word, then checks the word again. A writer checks for sleepers after
 its write. All accesses are sequentially consistent, so a wake-up cannot be missed, and costs a system call only if a
 thread sleeps.
@@ -46,32 +47,60 @@ _SYSTEM_CALLS = {
         "getpid": 172,
     },
 }  # fmt: skip
+PART_HEAD = "define internal void @tc.part(ptr %pool, i64 %threads) #1"
 _PAUSE = {"x86_64": ("@llvm.x86.sse2.pause", ""), "aarch64": ("@llvm.aarch64.hint", "i32 1")}
 
 
 class Waiting:
-    """Emit the functions for one target."""
+    """Emit the functions for one target that runs Linux."""
 
     def __init__(self, target: Target) -> None:
-        self.arch = target.triple.split("-", 1)[0]
+        arch = target.triple.split("-", 1)[0]
+        self.arch = {"arm64": "aarch64"}.get(arch, arch)
 
     def text(self) -> str:
         """All of them, with their declarations."""
         name, operand = _PAUSE[self.arch]
-        declared = f"declare i64 @syscall(i64, ...)\ndeclare void {name}({operand.split(' ')[0]})"
-        return "\n\n".join((declared, self._wake(), self._await(), self._off(), self._part(), self._mark()))
+        declared = f"{self._declared()}\ndeclare void {name}({operand.split(' ')[0]})"
+        return "\n\n".join((declared, self._wake(), self._await(), self._off(), self._part()))
 
-    def system(self, a: Assembler, call: str, *operands: str) -> str:
+    def _declared(self) -> str:
+        return "declare i64 @syscall(i64, ...)"
+
+    def _system(self, a: Assembler, call: str, *operands: str) -> str:
         """The result of a system call."""
         given = ", ".join((f"i64 {_SYSTEM_CALLS[self.arch][call]}", *operands))
         return a.let(f"call i64 (i64, ...) @syscall({given})")
+
+    def _sleep_while(self, a: Assembler, word: str, old: str) -> None:
+        """Sleep until another thread wakes ``word``, or for a while, unless it differs from ``old``."""
+        self._system(a, "futex", f"ptr {word}", f"i64 {_FUTEX_WAIT}", f"i32 {old}", "ptr null", "ptr null", "i64 0")
+
+    def _wake_all(self, a: Assembler, word: str) -> None:
+        how = f"i64 {_FUTEX_WAKE}", f"i64 {_EVERYBODY}", "ptr null", "ptr null", "i64 0"
+        self._system(a, "futex", f"ptr {word}", *how)
+
+    def _read_clock(self, a: Assembler, own: bool, time: str) -> None:
+        """Store the time in two words: wall time, or this thread's ``own`` processor time."""
+        self._system(a, "clock_gettime", f"i64 {_THREAD_CLOCK if own else _MONOTONIC_CLOCK}", f"ptr {time}")
+
+    def record_thread(self, a: Assembler, seat: str) -> None:
+        """Store which thread a worker is, for the thread that wakes it."""
+        a.publish("i32", a.let(f"trunc i64 {self._system(a, 'gettid')} to i32"), seat, THREAD_ID)
+
+    def record_processor(self, a: Assembler, seat: str) -> None:
+        """Store the processor that a worker runs on before it waits."""
+        self._system(a, "getcpu", f"ptr {a.at(seat, PROCESSOR)}", "ptr null", "ptr null")
+
+    def is_main_thread(self, a: Assembler) -> str:
+        """Whether this thread may handle Python's signals: the main thread of a process has the process's number."""
+        return a.same(self._system(a, "gettid"), self._system(a, "getpid"), "i64")
 
     def _wake(self) -> str:
         a = Assembler()
         sleepers = a.watch("i32", "%word", SLEEPERS, "seq_cst")
         with a.when(a.let(f"icmp ne i32 {sleepers}, 0")):
-            how = f"i64 {_FUTEX_WAKE}", f"i64 {_EVERYBODY}", "ptr null", "ptr null", "i64 0"
-            self.system(a, "futex", "ptr %word", *how)
+            self._wake_all(a, "%word")
         a.do("ret void")
         return a.text("define internal void @tc.wake(ptr %word) #1")
 
@@ -101,8 +130,7 @@ class Waiting:
         still = a.let(f"icmp eq i32 {a.watch('i32', '%word', 0, 'seq_cst')}, %old")
         a.choose(still, "block", "woken")
         a.block("block")
-        how = f"i64 {_FUTEX_WAIT}", "i32 %old", "ptr null", "ptr null", "i64 0"
-        self.system(a, "futex", "ptr %word", *how)
+        self._sleep_while(a, "%word", "%old")
         a.go("look")
         a.block("woken")
         a.let(f"atomicrmw sub ptr {sleepers}, i32 1 seq_cst")
@@ -116,11 +144,11 @@ class Waiting:
         """Nanoseconds for which this thread has been off its processor; ``time`` is room for two words."""
         a = Assembler()
 
-        def read(clock: int) -> tuple[str, str]:
-            self.system(a, "clock_gettime", f"i64 {clock}", "ptr %time")
+        def read(own: bool) -> tuple[str, str]:
+            self._read_clock(a, own, "%time")
             return a.load("i64", "%time"), a.load("i64", "%time", 8)
 
-        (wall, wall_ns), (own, own_ns) = read(_MONOTONIC_CLOCK), read(_THREAD_CLOCK)
+        (wall, wall_ns), (own, own_ns) = read(False), read(True)
         # Wall time minus the thread's processor time: time without a processor, or asleep.
         seconds, nanoseconds = a.let(f"sub i64 {wall}, {own}"), a.let(f"sub i64 {wall_ns}, {own_ns}")
         whole = a.let(f"mul i64 {seconds}, 1000000000")
@@ -135,7 +163,7 @@ class Waiting:
         mask = a.let(f"alloca [{words} x i64], align 8")
         # The caller's processor is occupied first.
         a.do(f"store [{words} x i64] zeroinitializer, ptr {taken}, align 8")
-        self.system(a, "getcpu", f"ptr {processor}", "ptr null", "ptr null")
+        self._system(a, "getcpu", f"ptr {processor}", "ptr null", "ptr null")
         here = a.let(f"load i32, ptr {processor}, align 4")
         a.choose(a.let(f"icmp ult i32 {here}, {PROCESSORS}"), "first", "done")
         a.block("first")
@@ -164,7 +192,7 @@ class Waiting:
         a.go("worker")
         a.block("done")
         a.do("ret void")
-        return a.text("define internal void @tc.part(ptr %pool, i64 %threads) #1")
+        return f"{a.text(PART_HEAD)}\n\n{self._mark()}"
 
     def _send(self, a: Assembler, thread: str, taken: str, mask: str) -> None:
         """Block "send": allow ``thread`` the processors of this process minus those ``taken``; ``mask`` is scratch
@@ -173,7 +201,7 @@ class Waiting:
         a.block("send")
         a.do(f"store [{words} x i64] zeroinitializer, ptr {mask}, align 8")
         # The processors that this thread, and so its process, may use.
-        self.system(a, "getaffinity", "i64 0", f"i64 {8 * words}", f"ptr {mask}")
+        self._system(a, "getaffinity", "i64 0", f"i64 {8 * words}", f"ptr {mask}")
         a.go("clear")
         a.block("clear")
         k = a.phi("i64", {"send": "0", "clear": "%k.next"})
@@ -184,7 +212,7 @@ class Waiting:
         a.choose(a.let(f"icmp ult i64 {a.let(f'add i64 {k}, 1', 'k.next')}, {words}"), "clear", "move")
         a.block("move")
         # The kernel moves a thread at once when its processor is forbidden.
-        self.system(a, "setaffinity", f"i64 {a.let(f'zext i32 {thread} to i64')}", f"i64 {8 * words}", f"ptr {mask}")
+        self._system(a, "setaffinity", f"i64 {a.let(f'zext i32 {thread} to i64')}", f"i64 {8 * words}", f"ptr {mask}")
         a.go("following")
 
     def _mark(self) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tracecomp.codegen.text import native
 from tracecomp.codegen.text.target import FEATURES, Target
 from tracecomp.passes.cost.machine import Machine
+from tracecomp_runtime import processor
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,15 @@ LEVELS: Mapping[str, Level] = {
 }
 """As the psABI defines them; ``tracecomp_runtime.processor`` finds out which of them a processor has."""
 OTHERS: Mapping[str, Level] = {"aarch64": Level("+neon", Machine(16, 32), triple="aarch64-unknown-linux-gnu")}
-"""Other architectures, whose code is in a file on request."""
+"""Other architectures."""
 
 
 def chosen(names: Sequence[str] | None) -> Mapping[str, Level]:
-    """The levels called ``names``, those of x86-64 without. ValueError for a name that is none."""
+    """The levels called ``names``, by default those of this machine's architecture. ValueError for an unknown name."""
     known = {**LEVELS, **OTHERS}
     unknown = [name for name in names or () if name not in known]
     if unknown:
         raise ValueError(f"levels must be among {', '.join(known)}, got {unknown[0]!r}")
-    return LEVELS if names is None else {name: known[name] for name in names}
+    if names is None:
+        return OTHERS if OTHERS.keys() & set(processor.levels()) else LEVELS
+    return {name: known[name] for name in names}

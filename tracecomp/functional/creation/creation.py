@@ -46,6 +46,7 @@ from tracecomp.functional.promotion import (
 from tracecomp.functional.publish import function
 from tracecomp.ir.arrays import at_line, new_array
 from tracecomp.ir.op import OPS
+from tracecomp.ir.special import converted
 from tracecomp.ir.types import DType, bool_, from_numpy_dtype, int64, promote
 
 
@@ -136,8 +137,9 @@ def array_of(data: object, dtype: DType | None) -> np.ndarray[Any, Any]:
             dtype = _type_of(data)
         else:
             check_range(array, dtype)
-    with np.errstate(all="ignore"):
-        return at_line(np.ascontiguousarray(array.astype(dtype.numpy, copy=False)).reshape(array.shape))
+    if array.dtype is not dtype.numpy:
+        array = converted(array, dtype.numpy)
+    return at_line(np.ascontiguousarray(array).reshape(array.shape))
 
 
 def _array_of_one_kind(data: Any) -> np.ndarray[Any, Any] | None:

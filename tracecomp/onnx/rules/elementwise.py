@@ -11,6 +11,7 @@ import onnx
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.ir.special import converted
 from tracecomp.ir.types import DType, bool_, float64, from_numpy_dtype, int64, uint32, uint64
 from tracecomp.nn import functional as F
 from tracecomp.onnx.registry import Call, Value, rule
@@ -223,8 +224,7 @@ def _cast(call: Call, x: Value, number: Any) -> Value:
         wanted = np.dtype(onnx.helper.tensor_dtype_to_np_dtype(number))
         if x.dtype.kind in "OSU" or wanted.kind in "OSU":
             return _text(x, wanted)
-        with np.errstate(all="ignore"):
-            return x.astype(wanted)
+        return converted(x, wanted)
     dtype = dtype_of(call, number)
     if dtype.name.startswith("float8"):
         return to_float8(x, dtype, bool(call.attr("saturate", 1)), call.attr("round_mode", "up"))

@@ -15,6 +15,7 @@ from functools import cache
 
 from tracecomp.base import config
 from tracecomp.passes.cost import processor
+from tracecomp.passes.cost.predicted import predicted
 from tracecomp.passes.cost.processor import Cache
 from tracecomp.passes.cost.rates import Rates, recorded
 from tracecomp.passes.cost.tuning import Tuning
@@ -102,10 +103,13 @@ def _host(folder: str) -> Machine:
 
 
 def described() -> Machine:
-    """The machine as the system describes it, with default rates."""
+    """The machine as the system describes it, with default rates; predictions fill the gaps of known processors."""
     found = processor.read()
+    known = predicted(found.name)
     machine = Machine(found.vector_bytes, found.registers, in_halves=found.in_halves)
-    return _with_caches(machine, found.caches)
+    if known is None:
+        return _with_caches(machine, found.caches)
+    return _with_caches(replace(machine, rates=known.rates), {**known.caches, **found.caches})
 
 
 def _with_caches(machine: Machine, caches: dict[int, Cache]) -> Machine:

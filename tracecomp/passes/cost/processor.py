@@ -51,11 +51,13 @@ class Processor:
 @cache
 def read() -> Processor:
     """The first processor of this system."""
-    cpu = _cpuinfo()
-    flags = set(cpu.get("flags", "").split())
+    cpu, arm = _cpuinfo(), platform.machine().lower() in ("arm64", "aarch64")
+    # An emulator may show the description of the machine that it runs on.
+    flags = set() if arm else set(cpu.get("flags", "").split())
     flags -= {"x86-64-v2": {"avx2", "avx512f"}, "x86-64-v3": {"avx512f"}}.get(highest(), set())
     caches = {level: c for level, c in _caches().items() if PLAUSIBLE[level][0] <= c.nbytes <= PLAUSIBLE[level][1]}
-    name = cpu.get("model name") or _sysctl_text("machdep.cpu.brand_string") or platform.processor() or "unknown"
+    name = _arm_name(cpu) if arm else cpu.get("model name", "")
+    name = name or _sysctl_text("machdep.cpu.brand_string") or platform.processor() or "unknown"
     # All four are required: generated code uses masks (VL), bytes and halves (BW), and 64-bit integers (DQ) at will.
     # Knights Landing has F alone, and is scheduled as AVX2.
     if {"avx512f", "avx512vl", "avx512bw", "avx512dq"} <= flags:
@@ -66,15 +68,31 @@ def read() -> Processor:
     if "avx2" in flags:
         # VEX encodings name 16 registers; AVX-512 and AArch64 have 32.
         return Processor(name, 32, 16, False, caches)
-    arm = platform.machine() in ("arm64", "aarch64")
     return Processor(name, 16, 32 if arm else 16, False, caches)
+
+
+_ARM_CORES = {
+    ("0x41", "0xd03"): "Cortex-A53", ("0x41", "0xd08"): "Cortex-A72", ("0x41", "0xd0b"): "Cortex-A76",
+    ("0x41", "0xd0c"): "Neoverse N1", ("0x41", "0xd40"): "Neoverse V1", ("0x41", "0xd49"): "Neoverse N2",
+    ("0x41", "0xd4f"): "Neoverse V2",
+    **{("0x61", f"0x{part:03x}"): "Apple M1" for part in (0x22, 0x23, 0x24, 0x25, 0x28, 0x29)},
+    **{("0x61", f"0x{part:03x}"): "Apple M2" for part in (0x32, 0x33, 0x34, 0x35, 0x38, 0x39)},
+}  # fmt: skip
+"""Names of cores by implementer and part, as Linux reports them (its ``arch/arm64/include/asm/cputype.h``)."""
+
+
+def _arm_name(cpu: dict[str, str]) -> str:
+    """The name of a core, or its numbers, which distinguish records of measurements; empty if Linux reports neither."""
+    maker, part = cpu.get("CPU implementer", ""), cpu.get("CPU part", "")
+    return _ARM_CORES.get((maker, part)) or (f"Arm core {maker} {part}" if maker else "")
 
 
 def key() -> str:
     """Name of the kind of processor: all machines of a kind share one record of measurements."""
     cpu = _cpuinfo()
     # The vector width is part of the key: a hypervisor may hide AVX-512 from a processor of the same name.
-    words = (read().name, cpu.get("cpu family", ""), cpu.get("model", ""), cpu.get("stepping", ""))
+    names = "cpu family", "model", "stepping", "CPU variant", "CPU revision"
+    words = (read().name, *(cpu[name] for name in names if name in cpu))
     return " ".join((*words, platform.machine(), f"{8 * read().vector_bytes}-bit vectors")).strip()
 
 

@@ -1,0 +1,1 @@
+"""The package on AArch64, emulated or not, compared with this processor."""
