@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import type_name
 from tracecomp.eager.device import strided
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
@@ -123,7 +123,8 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Rules | None = None) -> Any
             raise RuntimeError("each element in list of batch should be of equal size")
         columns = [inner(column) for column in zip(*batch, strict=True)]
         return columns if isinstance(first, tuple) else _sequence_like(first, columns)
-    raise TypeError(default_collate_err_msg_format.format(type_name(first)))
+    check_takes("default_collate", (type(first),))
+    raise TypeError(default_collate_err_msg_format.format(type(first)))
 
 
 def default_collate(batch: Sequence[object]) -> Any:
