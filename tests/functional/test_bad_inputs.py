@@ -20,6 +20,16 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "cdist": (lambda: torch.cdist(x, wide), RuntimeError, "expected scalar type Float but found Double"),
     "einsum": (lambda: torch.einsum("ij,ij", x, wide), RuntimeError, "expected scalar type Float but found Double"),
     "ldexp": (lambda: torch.ldexp(x, x > 5), NotImplementedError, "not implemented for 'Bool'"),
+    "lu_unpack: type": (
+        lambda: torch.lu_unpack(torch.eye(3), three.long()),
+        RuntimeError,
+        "LU_pivots must be of type torch.int32",
+    ),
+    "lu_unpack: too many": (
+        lambda: torch.lu_unpack(torch.eye(3), torch.ones(4, dtype=torch.int32)),
+        RuntimeError,
+        "too many for 3 rows",
+    ),
     "view_as_complex": (lambda: torch.view_as_complex(x), RuntimeError, "last dimension of size 2"),
     "view_as_complex of a number": (lambda: torch.view_as_complex(x[0, 0]), RuntimeError, "one or more dimensions"),
     "randint": (lambda: torch.randint(0, 300, (2,), dtype=torch.uint8), RuntimeError, "to - 1 is out of bounds"),

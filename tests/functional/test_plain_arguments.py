@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +16,19 @@ from tracecomp.functional.publish import NAMESPACES
 
 ANY: Any = torch
 SPACES = ("torch", "linalg", "fft", "special", "Tensor", "nn.functional")
-GOOD = (0, 0.5, True, "sum", None, (1,), (0.5,), torch.ones(2, 3), (torch.ones(2, 3),), torch.Generator())
+GOOD = (
+    torch.float32,
+    0,
+    0.5,
+    True,
+    "sum",
+    None,
+    (1,),
+    (0.5,),
+    torch.ones(2, 3),
+    (torch.ones(2, 3),),
+    torch.Generator(),
+)
 """A value of each kind."""
 
 
@@ -66,6 +79,39 @@ def test_plain_arguments_of_another_kind_are_refused() -> None:
         silent.append(f"{name}: {p}")
     assert found > 700
     assert not silent
+
+
+INNER = (AttributeError, KeyError, NameError, RecursionError, StopIteration)
+"""Errors that Python raises inside a function that took a wrong argument."""
+WRONG: tuple[Any, ...] = (
+    object(),
+    None,
+    "text",
+    [object()],
+    {},
+    torch.tensor(0.5),
+    torch.ones(2, dtype=torch.complex64),
+)
+
+
+def test_no_wrong_argument_raises_an_inner_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)  # from_file() writes one
+    inner = []
+    for name, call in functions():
+        fn = call.__wrapped__
+        code = fn.__code__
+        needed = code.co_argcount - len(fn.__defaults__ or ())
+        for k, p in enumerate(code.co_varnames[: code.co_argcount]):
+            for wrong in WRONG:
+                args = given(fn, max(needed, k + 1))
+                args[k] = wrong
+                try:
+                    call(*args)
+                except INNER as error:
+                    inner.append(f"{name}: {p}={type(wrong).__name__}: {type(error).__name__}: {error}")
+                except Exception:  # a sentence, or the function took the argument
+                    pass
+    assert not inner
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,9 @@ import tracecomp as tc
 from tracecomp import nn
 
 torch = pytest.importorskip("torch")
+FOREIGN = r"\(\): an argument is a tensor of PyTorch.*from_dlpack|PyTorch's (Tensor|Parameter)"
+FOREIGN = r"\(\): an argument is a tensor of PyTorch.*from_dlpack|PyTorch's (Tensor|Parameter)"
+"""The error of a function that takes no tensors of PyTorch."""
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int8", "uint8", "bool", "complex64")
 
 
@@ -51,12 +55,63 @@ def test_lists_and_odd_ones() -> None:
         lambda x: tc.ones(3).__setitem__(x.long(), 1.0), lambda x: tc.ones(3, requires_grad=True).backward(x),
         lambda x: tc.autograd.grad(tc.ones(1, requires_grad=True), x),
         lambda x: tc.autograd.grad(tc.ones(3, requires_grad=True), tc.ones(3, requires_grad=True), x),
-        tc.autograd.backward,
+        tc.autograd.backward, nn.LSTM(3, 3), nn.Buffer, nn.init.zeros_, lambda x: nn.Module().register_buffer("a", x),
+        lambda x: nn.Module().register_parameter("a", torch.nn.Parameter(x)), lambda x: nn.ParameterList([x]),
+        lambda x: nn.ParameterDict({"a": x}), lambda x: setattr(nn.Linear(3, 3), "bias", torch.nn.Parameter(x)),
+        lambda x: setattr(tc.ones(3), "data", x), lambda x: setattr(tc.ones(3, requires_grad=True), "grad", x),
+        lambda x: tc.optim.SGD([x], 1.0), lambda x: tc.optim.SGD(nn.Linear(3, 2).parameters(), lr=x[0]),
+        lambda x: nn.utils.rnn.pad_sequence([x, x]), lambda x: nn.utils.rnn.pack_padded_sequence(x, [1]),
+        lambda x: tc.save({"a": x}, io.BytesIO()), lambda x: tc.utils.data.default_collate([x, x]),
+        lambda x: tc.testing.assert_close(tc.ones(3), x), lambda x: Twice.apply(x),
     ],
 )  # fmt: skip
 def test_operators_refuse_them_by_name(call: Any) -> None:
-    with pytest.raises(TypeError, match=r"\(\): an argument is a tensor of PyTorch.*from_dlpack|PyTorch's Tensor"):
+    with pytest.raises(TypeError, match=FOREIGN):
         call(torch.ones(3))
+
+
+class Twice(tc.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+
+@pytest.mark.parametrize(
+    "call",
+    [tc.func.vmap(tc.sin), tc.func.grad(tc.sum), lambda x: tc.func.jvp(tc.sin, (tc.ones(3),), (x,)),
+     lambda x: tc.distributions.Normal(0.0, 1.0).log_prob(x), tc.amp.GradScaler("cpu").scale,
+     lambda x: x[0] in tc.ones(3)],
+)  # fmt: skip
+def test_errors_of_other_types_name_them_too(call: Any) -> None:
+    with pytest.raises((ValueError, RuntimeError), match=r"PyTorch's Tensor \(convert it with tracecomp.from_dlpack"):
+        call(torch.ones(3))
+
+
+def test_modules_of_pytorch_are_refused_by_name() -> None:
+    theirs: Any = torch.nn.ReLU()
+    for call in (lambda: nn.Sequential(theirs), lambda: nn.ModuleList([theirs]), lambda: tc.jit.script(theirs)):
+        with pytest.raises(TypeError, match="PyTorch's ReLU"):
+            call()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_state_of_pytorch_is_taken(dtype: str) -> None:
+    theirs, own = torch.nn.Linear(3, 2), nn.Linear(3, 2)
+    theirs, own = theirs.to(getattr(torch, dtype)), own.to(getattr(tc, dtype))
+    state: Any = theirs.state_dict()
+    own.load_state_dict(state)
+    assert own.weight.tolist() == theirs.weight.tolist()
+    steps = []
+    for library, net in ((torch, theirs), (tc, own)):
+        optimizer = library.optim.Adam(net.parameters(), lr=0.1)
+        net(library.ones(1, 3, dtype=getattr(library, dtype))).sum().backward()
+        optimizer.step()
+        steps.append(optimizer)
+    steps[1].load_state_dict(steps[0].state_dict())
+    moments = [[s["exp_avg"].tolist() for s in o.state.values()] for o in steps]
+    assert moments[0] == moments[1]
+    own(tc.ones(1, 3, dtype=getattr(tc, dtype))).sum().backward()
+    steps[1].step()
 
 
 @pytest.mark.parametrize(

@@ -87,8 +87,13 @@ def _log_api_usage_once(event: str) -> None:
     """Do nothing: usage is not logged."""
 
 
-def _get_tracing_state() -> None:
-    """Return None: recording is not ``jit.trace``."""
+tracing: list[Any] = []
+"""The states of ``torch.jit._get_trace_graph``, the innermost last."""
+
+
+def _get_tracing_state() -> Any:
+    """The state of the innermost ``torch.jit._get_trace_graph``; None outside."""
+    return tracing[-1] if tracing else None
 
 
 def _is_torch_function_mode_enabled() -> bool:

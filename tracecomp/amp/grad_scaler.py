@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tracecomp.base.errors import type_name
 from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.device import device as Device
 from tracecomp.eager.modes import no_grad
@@ -50,7 +51,7 @@ class GradScaler:
             return outputs * self._scale
         if isinstance(outputs, tuple | list):
             return type(outputs)(self.scale(x) for x in outputs)
-        raise ValueError("outputs must be a Tensor or an iterable of Tensors")
+        raise ValueError(f"outputs must be a Tensor or an iterable of Tensors, not {type_name(outputs)}")
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of ``optimizer`` by the scale; RuntimeError if that has been done since ``update``."""

@@ -17,6 +17,8 @@ class set_detect_anomaly:
     """Turn anomaly detection on or off, now and (as a context manager) until the end of the block."""
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        if not isinstance(mode, bool):
+            raise TypeError(f"set_detect_anomaly(): argument 'mode' must be bool, not {type(mode).__name__}")
         before_of(self).update(anomaly=modes.anomaly, check_nan=modes.check_nan)
         modes.anomaly, modes.check_nan = bool(mode), bool(check_nan)
 

@@ -30,14 +30,11 @@ def backward(
     grads = _root_grads(outputs, grad_tensors, len(outputs))
     targets = None
     if inputs is not None:
-        targets = []
-        for x in _listed(inputs, "backward"):
-            edge = gradient_edge(x)
-            if edge is None:
-                raise RuntimeError("One of the differentiated Tensors does not require grad")
-            if x.grad_fn is not None:
+        given = _listed(inputs, "backward")
+        targets = _targets(given)
+        for x in given:
+            if isinstance(x, Tensor) and x.grad_fn is not None:
                 x.retain_grad()
-            targets.append(edge)
     run_backward(
         _roots(outputs), grads, keep_graph=bool(create_graph if retain_graph is None else retain_graph),
         create_graph=create_graph, targets=targets,
@@ -57,17 +54,14 @@ def grad(
 ) -> tuple[Any, ...]:
     """The gradients of ``outputs`` with respect to ``inputs``, as a tuple; nothing is accumulated."""
     outs, ins = _listed(outputs, "grad"), _listed(inputs, "grad")
+    if not ins:
+        raise RuntimeError("`inputs` argument to `grad` cannot be empty.")
     if materialize_grads and allow_unused is False:
         raise ValueError("Expected allow_unused to be True or not passed when materialize_grads=True")
     if is_grads_batched:
         return _batched(outs, ins, grad_outputs, create_graph, bool(allow_unused or materialize_grads))
     grads = _root_grads(outs, grad_outputs, len(outs))
-    targets: list[Target] = []
-    for x in ins:
-        edge = gradient_edge(x)
-        if edge is None:
-            raise RuntimeError("One of the differentiated Tensors does not require grad")
-        targets.append(edge)
+    targets = _targets(ins)
     found = run_backward(
         _roots(outs), grads, keep_graph=bool(create_graph if retain_graph is None else retain_graph),
         create_graph=create_graph, targets=targets, accumulate=False,
@@ -109,6 +103,22 @@ def _listed(tensors: Any, name: str) -> list[Any]:
     return listed
 
 
+def _targets(inputs: Sequence[Any]) -> list[Target]:
+    """Return the destinations of the gradients of ``inputs``.
+
+    RuntimeError for other objects, and for tensors without gradients.
+    """
+    found: list[Target] = []
+    for x in inputs:
+        if not isinstance(x, Tensor):
+            raise RuntimeError(f"all inputs have to be Tensors, but got {type(x).__name__}")
+        edge = gradient_edge(x)
+        if edge is None:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+        found.append(edge)
+    return found
+
+
 def _roots(outputs: Sequence[Tensor]) -> list[Target]:
     roots = []
     for i, t in enumerate(outputs):
@@ -129,6 +139,8 @@ def _root_grads(outputs: Sequence[Tensor], given: object, count: int) -> list[Te
         raise RuntimeError(f"got {count} tensors and {len(grads)} gradients")
     found = []
     for i, (out, g) in enumerate(zip(outputs, grads, strict=True)):
+        if not isinstance(out, Tensor):
+            raise TypeError(f"element {i} of outputs must be Tensor, not {type(out).__name__}")
         if g is None:
             if out.requires_grad and out.numel() != 1:
                 raise RuntimeError("grad can be implicitly created only for scalar outputs")

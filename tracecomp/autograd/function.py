@@ -12,6 +12,7 @@ from typing import Any
 
 from tracecomp.eager.aliasing import attach
 from tracecomp.eager.device import use
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.grad_fn import FREED, Packed, SavedOut, modified
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tangents import has_tangent, held_tangents, set_tangent, tangent, without_levels
@@ -186,6 +187,7 @@ class Function:
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run ``forward`` and make its outputs differentiable by ``backward``, dual by ``jvp``."""
+        check_takes(f"{cls.__name__}.apply", map(type, args))
         separate = cls.setup_context is not Function.setup_context
         if separate:
             args, kwargs = _with_defaults(cls.forward, args, kwargs)
@@ -244,6 +246,11 @@ def _connect(
         modes.recorder.function_ran(node, args)
         if modes.recorder.sized:
             modes.recorder.sizes.note_results(node, outs)
+    if any(all(t is not out for out in outs) for t in ctx._dirty):
+        raise RuntimeError(
+            f"{cls.__name__}.forward(): mark_dirty() was given a tensor that is not returned. Return every input that "
+            "it writes to"
+        )
     results = []
     for i, out in enumerate(outs):
         if not isinstance(out, Tensor) or any(out is t for t in ctx._constant) or out._data.dtype.kind in "biu":

@@ -19,6 +19,8 @@ def jacobian(
     strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
     """d outputs / d inputs, of shape ``output.shape + input.shape``; nested tuples for several of either."""
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(f'jacobian(): strategy must be "forward-mode" or "reverse-mode", got {strategy!r}')
     with enable_grad():
         ins = _prepared(inputs, create_graph)
         outs = _listed(func(*ins))

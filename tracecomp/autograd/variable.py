@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tracecomp.base.errors import type_name
 from tracecomp.eager.tensor import Tensor
 
 
@@ -12,7 +13,7 @@ class _VariableMeta(type):
     def __call__(cls, data: Tensor, requires_grad: bool = False, volatile: bool | None = None) -> Tensor:
         """Return a tensor that shares the memory of ``data``; TypeError unless it is a tensor."""
         if not isinstance(data, Tensor):
-            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+            raise TypeError(f"Variable data has to be a tensor, but got {type_name(data)}")
         return data.detach().requires_grad_(requires_grad)
 
 

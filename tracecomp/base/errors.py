@@ -152,9 +152,15 @@ def native_failure(word: int, labels: Sequence[str]) -> Exception:
 
 
 def type_name(value: object) -> str:
-    """The name of a value's type in messages, which tells PyTorch's types from those of the same name here."""
+    """The name of a value's type in messages, which tells PyTorch's types from those of the same name here.
+
+    The name of PyTorch's tensors comes with the way to convert them.
+    """
     kind = type(value)
-    return f"PyTorch's {kind.__qualname__}" if kind.__module__.partition(".")[0] == "torch" else kind.__name__
+    if kind.__module__.partition(".")[0] != "torch":
+        return kind.__name__
+    hint = " (convert it with tracecomp.from_dlpack(x))" if hasattr(kind, "__dlpack__") else ""
+    return f"PyTorch's {kind.__qualname__}{hint}"
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 from tracecomp.autograd import grad
 from tracecomp.base import switches
+from tracecomp.base.errors import type_name
 from tracecomp.distributions.constraints import Constraint, is_dependent
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.size import Size
@@ -164,7 +165,7 @@ class Distribution:
         if not self._validate_args:
             return
         if not isinstance(value, Tensor):
-            raise ValueError("The value argument to log_prob must be a Tensor")
+            raise ValueError(f"The value argument to log_prob must be a Tensor, not {type_name(value)}")
         whole = self._extended_shape()
         if any(1 not in (m, n) and m != n for m, n in zip(value.shape[::-1], whole[::-1], strict=False)):
             raise ValueError(

@@ -25,7 +25,10 @@ class TransformedDistribution(Distribution):
         self, base_distribution: Distribution, transforms: Transform | Sequence[Transform],
         validate_args: bool | None = None,
     ) -> None:  # fmt: skip
-        self.transforms = [transforms] if isinstance(transforms, Transform) else list(transforms)
+        listed = [transforms] if isinstance(transforms, Transform) else transforms
+        if not isinstance(listed, list | tuple) or not all(isinstance(t, Transform) for t in listed):
+            raise ValueError(f"transforms must be a Transform or a list of Transforms, got {transforms!r}")
+        self.transforms = list(listed)
         whole = ComposeTransform(self.transforms)
         batch, event = base_distribution.batch_shape, base_distribution.event_shape
         shape, dims = tuple(whole.forward_shape(batch + event)), whole.codomain.event_dim
@@ -277,6 +280,9 @@ class MixtureSameFamily(Distribution):
     def __init__(
         self, mixture_distribution: Categorical, component_distribution: Distribution, validate_args: bool | None = None
     ) -> None:
+        for value, kind in ((mixture_distribution, Categorical), (component_distribution, Distribution)):
+            if not isinstance(value, kind):
+                raise ValueError(f"MixtureSameFamily: expected a {kind.__name__}, got {type(value).__name__}")
         self._mixture, self._component = mixture_distribution, component_distribution
         weights, parts = int(mixture_distribution.param_shape[-1]), tuple(component_distribution.batch_shape)
         if not parts or weights != parts[-1]:

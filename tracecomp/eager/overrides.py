@@ -48,14 +48,23 @@ def _is_root(kind: type) -> bool:
     return issubclass(kind, TensorBase) and not hasattr(kind.__base__, "__torch_function__")
 
 
-def _asked(values: Iterable[Any], found: list[Any]) -> None:
-    """Add to ``found`` the objects to ask, one of each type, subclasses before their bases."""
+_MOST_LEVELS = 200
+"""The deepest nesting of lists in arguments. numpy takes 64 levels; a list that holds itself has no end."""
+
+
+def _asked(values: Iterable[Any], found: list[Any], level: int = 0) -> None:
+    """Add to ``found`` the objects to ask, one of each type, subclasses before their bases.
+
+    ValueError for lists without an end.
+    """
+    if level > _MOST_LEVELS:
+        raise ValueError(f"too many dimensions 'list': an argument has more than {_MOST_LEVELS} levels of lists")
     for x in values:
         kind = type(x)
         if kind in PLAIN:
             continue
         if kind is tuple or kind is list:
-            _asked(x, found)
+            _asked(x, found, level + 1)
         elif not overrides(kind):
             if not _active and kind.__hash__ is not None and kind not in dispatch.CLASSES:
                 PLAIN.add(kind)

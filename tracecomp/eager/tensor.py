@@ -14,7 +14,7 @@ from typing import Any, SupportsIndex, cast
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
-from tracecomp.base.errors import refuse_too_large
+from tracecomp.base.errors import refuse_too_large, type_name
 from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager import dispatch, meta, overrides, tangents
 from tracecomp.eager.aliasing import (
@@ -217,6 +217,9 @@ class Tensor(TensorMethods):
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Ask for gradients of this leaf; RuntimeError for integers and for results of operations."""
+        if type(requires_grad) not in (bool, np.bool_):
+            kind = type_name(requires_grad)
+            raise TypeError(f"requires_grad_(): argument 'requires_grad' (position 1) must be bool, not {kind}")
         if self.grad_fn is not None:
             if requires_grad:
                 return self
@@ -263,7 +266,9 @@ class Tensor(TensorMethods):
     def grad(self, value: Tensor | None) -> None:
         if value is not None:
             if not isinstance(value, Tensor):
-                raise TypeError(f"assigned grad expected to be a Tensor or None but got grad of type {type(value)}")
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got grad of type {type_name(value)}"
+                )
             if value is self:
                 raise RuntimeError("can't assign Variable as its own grad")
             if value._data.shape != self._data.shape:
@@ -292,11 +297,15 @@ class Tensor(TensorMethods):
     @data.setter
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
-            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+            raise TypeError(f"Variable data has to be a tensor, but got {type_name(value)}")
         if meta.place_of([self._data]) != meta.place_of([value._data]):
             raise RuntimeError(
                 "Attempted to call `variable.set_data(tensor)`, but `variable` and `tensor` have incompatible tensor "
                 "type."
+            )
+        if self._requires_grad and not value.dtype.differentiable:
+            raise RuntimeError(
+                f"data: a tensor that requires grad must be of a floating or complex type, not {value.dtype}"
             )
         replace_memory(self, value)
 

@@ -53,6 +53,8 @@ class Dim:
         low = 0 if min is None else min
         if max is not None and max < low:
             raise AssertionError(f"Cannot create Dim with inconsistent min={low}, max={max}")
+        if not isinstance(name, str):
+            raise AttributeError(f"Dim(): name must be str, not {type(name).__name__}")
         if not name.isidentifier():
             raise AssertionError(f"Dim name must be a valid identifier, got {name}")
         self.__name__ = name

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracecomp.autograd.api import grad as gradients_of
 from tracecomp.autograd.forward_ad import dual
+from tracecomp.base.errors import type_name
 from tracecomp.eager.grad_fn import AccumulateGrad
 from tracecomp.eager.modes import enable_grad
 from tracecomp.eager.rng import default_generator
@@ -51,9 +52,18 @@ def _leads_elsewhere(t: Tensor, fresh: set[Tensor]) -> bool:
     return False
 
 
+def _with_aux(what: str, output: Any, has_aux: bool) -> tuple[Any, Any]:
+    """A function's output and its auxiliary output. RuntimeError if it should return both, and does not."""
+    if not has_aux:
+        return output, None
+    if not (isinstance(output, tuple) and len(output) == 2):
+        raise RuntimeError(f"{what}: with has_aux=True, f must return a pair (output, aux), got {type(output)}")
+    return output
+
+
 def _tensors(what: str, output: Any, has_aux: bool) -> tuple[list[Any], Any, Any]:
     """Return the tensors of a function's output, their structure, and its auxiliary output."""
-    output, aux = output if has_aux else (output, None)
+    output, aux = _with_aux(what, output, has_aux)
     outs: list[Any] = []
     structure = flatten(output, outs)
     for out in outs:
@@ -72,7 +82,7 @@ class _Inputs:
         self.fresh: set[Tensor] = set()  # which are held: no other leaf may be taken for one of them
         for x in self.given:
             if not isinstance(x, Tensor):
-                raise TypeError(f"expected tensors to differentiate with respect to, got {type(x).__name__}")
+                raise ValueError(f"expected tensors to differentiate with respect to, got {type_name(x)}")
             if x.requires_grad:
                 self.inputs.append(prim.reshape(x, shape=tuple(x.shape)))
             else:
@@ -95,6 +105,12 @@ class _Inputs:
 
 def _chosen(argnums: Argnums, args: tuple[object, ...]) -> Any:
     numbers = argnums if isinstance(argnums, tuple) else (argnums,)
+    if not numbers:
+        raise RuntimeError("argnums must be non-empty")
+    if not all(isinstance(n, int) for n in numbers):
+        raise RuntimeError(f"argnums must be an int or a tuple of ints, got {argnums!r}")
+    if len({n % max(len(args), 1) for n in numbers}) < len(numbers):
+        raise RuntimeError(f"argnums elements must be unique, got {argnums}")
     for n in numbers:
         if not -len(args) <= n < len(args):
             raise RuntimeError(f"Got argnum={n}, but only {len(args)} positional inputs")
@@ -118,7 +134,7 @@ def grad_and_value(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> F
         with enable_grad():
             inputs = _Inputs(_chosen(argnums, args))
             output = func(*_replaced(argnums, args, inputs.value), **kwargs)
-            output, aux = output if has_aux else (output, None)
+            output, aux = _with_aux("grad_and_value(f)(*args)", output, has_aux)
             if not isinstance(output, Tensor):
                 raise RuntimeError(
                     "grad_and_value(f)(*args): Expected f(*args) to return a tensor, got an output of type "
@@ -172,6 +188,18 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
     return (value, vjp_fn, _cut_off(inputs, aux)) if has_aux else (value, vjp_fn)
 
 
+def _check_tangents(what: str, primals: Sequence[object], tangents: Sequence[object]) -> None:
+    """RuntimeError unless there are primals, all are tensors, and each has a tangent of its shape."""
+    if not primals:
+        raise RuntimeError(f"{what}: Expected primals to contain at least one Tensor")
+    for x, t in zip(primals, tangents, strict=True):
+        if not (isinstance(x, Tensor) and isinstance(t, Tensor)):
+            bad = t if isinstance(x, Tensor) else x
+            raise RuntimeError(f"{what}: Expected primals and tangents to contain only Tensors, got {type_name(bad)}")
+        if tuple(x.shape) != tuple(t.shape):
+            raise RuntimeError(f"{what}: a tangent of shape {list(t.shape)} is for a primal of shape {list(x.shape)}")
+
+
 def jvp(func: Func, primals: tuple[object, ...], tangents: tuple[object, ...], *, has_aux: bool = False) -> Any:
     """``(func(*primals), J @ tangents)``: tangents pass through every operator that ``func`` applies."""
     if not isinstance(primals, tuple):
@@ -181,6 +209,7 @@ def jvp(func: Func, primals: tuple[object, ...], tangents: tuple[object, ...], *
     structure = flatten(primals, leaves)
     if flatten(tangents, given) != structure:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same structure")
+    _check_tangents("jvp(f, primals, tangents)", leaves, given)
     with Level() as level:
         duals = [dual(x, t, level) for x, t in zip(leaves, given, strict=True)]
         output = func(*unflatten(structure, duals))

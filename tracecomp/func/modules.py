@@ -22,6 +22,13 @@ def functional_call(
     """
     given: dict[str, Tensor] = {}
     single = isinstance(parameter_and_buffer_dicts, Mapping)
+    if not (single or isinstance(parameter_and_buffer_dicts, list | tuple)):
+        raise ValueError(
+            "functional_call(): parameter_and_buffer_dicts must be a dict or a list of dicts, got "
+            f"{type(parameter_and_buffer_dicts)}"
+        )
+    if not hasattr(module, "named_parameters"):
+        raise AttributeError(f"functional_call(): module must be torch.nn.Module, got {type(module)}")
     for part in [parameter_and_buffer_dicts] if single else parameter_and_buffer_dicts:
         for name in part:
             if name in given:

@@ -11,10 +11,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tracecomp.base.errors import type_name
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func.batching import Batch, whole
 from tracecomp.func.custom_functions import VmapInfo, per_leaf
 from tracecomp.func.mapped_trace import mapped
+from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.primitives import prim
 from tracecomp.record.pytree import flatten, unflatten
 
@@ -63,8 +65,8 @@ def _batch_size(leaves: Sequence[object], dims: Sequence[int | None]) -> int:
             continue
         if not isinstance(x, Tensor):
             raise ValueError(
-                f"vmap: Got in_dim={d} for an input but the input is of type {type(x)}. We cannot vmap over non-Tensor "
-                "arguments, please use None as the respective in_dim"
+                f"vmap: Got in_dim={d} for an input but the input is of type {type_name(x)}. We cannot vmap over "
+                "non-Tensor arguments, please use None as the respective in_dim"
             )
         sizes.append(x._data.shape[_axis(d, x)])
     if not sizes:
@@ -133,7 +135,7 @@ def _placed(x: Any, size: int, dim: int | None) -> Tensor:
             raise ValueError("vmap: out_dims must be an int for a result that depends on a batched input, got None")
         return x  # type: ignore[no-any-return]
     batch = whole(size, x)
-    dim = dim % batch.ndim
+    dim = wrap_dim(dim, batch.ndim)
     order = [*range(1, batch.ndim)]
     order.insert(dim, 0)
     return batch if dim == 0 else prim.permute(batch, dims=tuple(order))

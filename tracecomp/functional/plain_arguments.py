@@ -13,6 +13,7 @@ from tracecomp.base.errors import type_name
 from tracecomp.eager.device import layout, memory_format
 from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.types import DType
 
 Test = Callable[[object], bool]
 Tests = Mapping[str, tuple[str, Test]]
@@ -41,6 +42,8 @@ def _is_number(x: object) -> bool:
 
 def _are_ints(x: object) -> bool:
     """Whether ``x`` is an int or a sequence of ints. PyTorch rejects a bool only at the first position."""
+    if isinstance(x, Tensor):
+        return x._data.dtype.kind in "iu"
     if not isinstance(x, tuple | list):
         return _is_int(x) or (hasattr(type(x), "__iter__") and not isinstance(x, str | bytes | Mapping))
     return not x or (_is_int(x[0]) and all(isinstance(n, bool) or _is_int(n) for n in x[1:]))
@@ -55,6 +58,7 @@ def _are_tensors(x: object) -> bool:
 
 
 _TESTS: Mapping[str, Test] = {
+    "DType": lambda x: isinstance(x, DType) or (isinstance(x, type) and x in (bool, int, float, complex)),
     "Dim": lambda x: x is None or isinstance(x, tuple | list | str) or _is_int(x),
     "Generator": lambda x: isinstance(x, Generator),
     "Layout": lambda x: x is None or isinstance(x, layout),
@@ -65,6 +69,7 @@ _TESTS: Mapping[str, Test] = {
     "Sequence[float]": _are_floats,
     "Sequence[int]": _are_ints,
     "Sizes": _are_ints,
+    "Target": lambda x: x is None or _are_ints([n or 0 for n in x] if isinstance(x, tuple | list) else x),
     "Tensor": lambda x: isinstance(x, Tensor),
     "bool": lambda x: isinstance(x, bool),
     "complex": _is_number,
@@ -74,9 +79,9 @@ _TESTS: Mapping[str, Test] = {
 }
 """Whether a value is one that a kind of argument takes. Dynamic numbers of a recording count as numbers."""
 _WORDS: Mapping[str, str] = {
-    "Dim": "tuple of ints", "Layout": "torch.layout", "MemoryFormat": "torch.memory_format",
+    "DType": "torch.dtype", "Dim": "tuple of ints", "Layout": "torch.layout", "MemoryFormat": "torch.memory_format",
     "Sequence[Tensor]": "tuple of Tensors", "Sequence[float]": "tuple of floats", "Sequence[int]": "tuple of ints",
-    "Sizes": "tuple of ints",
+    "Sizes": "tuple of ints", "Target": "tuple of ints",
 }  # fmt: skip
 """The kinds in messages, if they differ."""
 

@@ -48,6 +48,8 @@ def set_printoptions(
 ) -> None:
     """Set digits, summary threshold and size, line width; ``profile`` is ``default``, ``short`` or ``full``."""
     if profile is not None:
+        if profile not in _PROFILES:
+            raise ValueError(f"set_printoptions(): profile must be default, short or full, got {profile!r}")
         options.precision, options.threshold, options.edgeitems, options.linewidth = _PROFILES[profile]
     for name, value in (("precision", precision), ("threshold", threshold), ("edgeitems", edgeitems),
                         ("linewidth", linewidth)):  # fmt: skip

@@ -59,13 +59,13 @@ def operand(value: object, name: str, argument: str = "other") -> Operand:
 _PYTHON_TYPES = {bool: bool_, int: int64, float: float64, complex: complex128}
 
 
-def dtype_argument(value: object, name: str) -> DType:
+def dtype_argument(value: object, name: str, argument: str = "dtype") -> DType:
     """A dtype, or that of Python's ``bool``, ``int``, ``float`` and ``complex``; TypeError naming the function."""
     if isinstance(value, DType):
         return value
     if isinstance(value, type) and value in _PYTHON_TYPES:
         return _PYTHON_TYPES[value]
-    raise TypeError(f"{name}(): argument 'dtype' must be torch.dtype, not {type_name(value)}")
+    raise TypeError(f"{name}(): argument '{argument}' must be torch.dtype, not {type_name(value)}")
 
 
 def scalar_dtype(value: Number | complex) -> DType:
@@ -130,6 +130,10 @@ def rounded(result: Tensor, like: Tensor) -> Tensor:
     return cast(result, like.dtype) if result.dtype is compute_dtype(like.dtype) else result
 
 
+_LARGEST = 1 << 63
+"""The bound of signed integers of 64 bits."""
+
+
 def scalar(value: Number | complex, dtype: DType) -> Any:
     """A Python scalar as a constant of ``dtype``; integers wrap around. RuntimeError for NaN or inf as an integer."""
     if dtype.is_complex:
@@ -145,6 +149,8 @@ def scalar(value: Number | complex, dtype: DType) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         raise _overflow(dtype)
     number = int(value)
+    if isinstance(value, int) and not -_LARGEST <= number < 2 * _LARGEST:
+        raise OverflowError(f"the int {number} has more than 64 bits")
     bits = dtype.itemsize * 8
     low = -(1 << (bits - 1)) if dtype.signed else 0
     return (number - low) % (1 << bits) + low

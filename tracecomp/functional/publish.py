@@ -209,8 +209,11 @@ def _is_shape(x: object) -> bool:
 
 
 def _is_plain(kind: object) -> bool:
-    """Whether arguments of this kind cannot override functions: see ``overrides``."""
-    return isinstance(kind, np.dtype | tuple) or kind in PLAIN
+    """Whether arguments of this kind cannot override functions (see ``overrides``), and need no conversion.
+
+    A type of Python is converted to a dtype.
+    """
+    return isinstance(kind, np.dtype | tuple) or (kind in PLAIN and kind is not type)
 
 
 def _by_position(fn: Callable[..., object], positional: tuple[str, ...], rest: bool) -> ByPosition:
@@ -286,6 +289,8 @@ def _callable(
     name = out.name
     parameters = _Parameters(fn, name, out.space, takes)
     kinds, rest, makes = parameters.kinds, parameters.rest, parameters.makes
+    positional = parameters.positional
+    dtype_at = positional.index("dtype") if "dtype" in positional else -1
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
 
     def check(args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
@@ -295,6 +300,8 @@ def _callable(
         if found is not NOT_OVERRIDDEN:
             return found
         parameters.refuse(args, kwargs)
+        if 0 <= dtype_at < len(args) and isinstance(args[dtype_at], type):
+            args = (*args[:dtype_at], dtype_argument(args[dtype_at], name), *args[dtype_at + 1 :])
         if rest in kwargs:
             args = (*args, kwargs.pop(rest))
         if use.begun or (makes and "device" in kwargs):

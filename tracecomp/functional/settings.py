@@ -24,6 +24,8 @@ _state = switches.register({"deterministic": False, "warn_only": False, "precisi
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
     """Accepted without effect: every algorithm here is deterministic."""
+    if not isinstance(mode, bool):
+        raise TypeError(f"use_deterministic_algorithms(): argument 'mode' must be bool, not {type_name(mode)}")
     _state["deterministic"], _state["warn_only"] = bool(mode), bool(warn_only)
 
 
@@ -208,7 +210,9 @@ def new(input: Tensor, *args: Any) -> Tensor:
 
 def _contains(self: Tensor, element: object) -> bool:
     if not isinstance(element, Tensor | bool | int | float | complex):
-        raise RuntimeError(f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type(element)}.")
+        raise RuntimeError(
+            f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a {type_name(element)}."
+        )
     return bool((self == element).any())
 
 

@@ -28,6 +28,7 @@ from tracecomp.jit.modules import (
     scripted,
     traced,
 )
+from tracecomp.jit.trace_graph import get_trace_graph
 from tracecomp.serialization.files import faults_of
 
 __all__ = [
@@ -118,6 +119,10 @@ def script(
     """
     if not (callable(obj) or builtins.isinstance(obj, list | tuple | dict)) or builtins.isinstance(obj, Tensor):
         raise TypeError(f"script(): obj must be a module, a function or a class, not {type_name(obj)}")
+    if type(obj).__module__.startswith("torch.nn."):
+        raise TypeError(
+            f"script(): {type_name(obj)} is a module of PyTorch. Load its state_dict() into one of tracecomp"
+        )
     return scripted(obj)
 
 
@@ -164,6 +169,14 @@ def _has_only_tensors(value: object) -> bool:
     if builtins.isinstance(value, list | tuple):
         return all(x is None or _has_only_tensors(x) for x in value)
     return builtins.isinstance(value, Tensor)
+
+
+def _get_trace_graph(
+    f: object, args: Any = (), kwargs: dict[str, object] | None = None, strict: bool = True,
+    _force_outplace: bool = False, return_inputs: bool = False, _return_inputs_states: bool = False,
+) -> tuple[Any, ...]:  # fmt: skip
+    """``(graph, result)`` of a call, and the arguments with ``return_inputs``: a description for tools that count."""
+    return get_trace_graph(f, args, kwargs or {}, return_inputs)
 
 
 def trace_module(mod: object, inputs: dict[str, Any], **options: Any) -> Any:

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, SupportsIndex
 
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.nn.module import Module, typename
 from tracecomp.nn.parameter import Parameter
@@ -254,6 +255,7 @@ def _pairs(entries: object, name: str) -> list[tuple[str, Any]]:
 
 
 def _as_parameter(value: object) -> Any:
+    check_takes("Parameter", (type(value),))
     return Parameter(value) if isinstance(value, Tensor) and not isinstance(value, Parameter) else value
 
 
@@ -363,7 +365,9 @@ class ParameterDict(Module):
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Remove and return the last pair."""
+        """Remove and return the last pair. KeyError if there is none."""
+        if not self._keys:
+            raise KeyError("popitem(): dictionary is empty")
         key = next(reversed(self._keys))
         return key, self.pop(key)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tracecomp.base.reference import document as _document
 from tracecomp.base.user_warnings import warn_as_pytorch
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor
@@ -62,6 +63,7 @@ def _initializer(fn: Callable[..., None]) -> Callable[..., Tensor]:
 
     @functools.wraps(fn)
     def run(tensor: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        check_takes(fn.__name__, (type(tensor),))
         with no_grad():
             if isinstance(tensor, ShardedTensor):
                 whole = T.empty(tensor.sharding.shape, dtype=tensor.dtype)

@@ -287,6 +287,8 @@ class MultiMarginLoss(_WeightedLoss):
         bool | None = None, reduction: str = "mean",
     ) -> None:  # fmt: skip
         super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
+            raise ValueError(f"MultiMarginLoss: p must be 1 or 2, got {p}")
         self.p = p
         self.margin = margin
 
@@ -304,6 +306,8 @@ class TripletMarginLoss(_Loss):
         None = None, reduce: bool | None = None, reduction: str = "mean",
     ) -> None:  # fmt: skip
         super().__init__(size_average, reduce, reduction)
+        if margin <= 0:
+            raise ValueError(f"TripletMarginLoss: expected margin to be greater than 0, got {margin}")
         self.margin = margin
         self.p = p
         self.eps = eps

@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from tracecomp.base.errors import type_name
 from tracecomp.compiled.lazy_compile import compile
 from tracecomp.compiled.named_options import backend_of
 from tracecomp.eager.device import Device, check_device
@@ -69,6 +70,8 @@ def typename(value: object) -> str:
     if isinstance(value, Tensor):
         return str(value.type())
     kind = type(value)
+    if kind.__module__.partition(".")[0] == "torch":
+        return type_name(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -288,6 +291,8 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
 
         ``memory_format`` is for those of four and five dimensions.
         """
+        if unknown := kwargs.keys() - {"device", "dtype", "memory_format", "non_blocking", "other", "tensor"}:
+            raise TypeError(f"to() got an unexpected keyword argument '{min(unknown)}'")
         options = dict(kwargs)
         for value in args:
             key = "other" if isinstance(value, Tensor) else "dtype" if hasattr(value, "itemsize") else "device"

@@ -396,6 +396,8 @@ class GroupNorm(_AffineNorm):
         dtype: DType | None = None, bias: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
+        if num_groups == 0:
+            raise ZeroDivisionError("GroupNorm: num_groups must not be 0")
         if num_channels % num_groups:
             raise ValueError(f"num_channels ({num_channels}) must be divisible by num_groups ({num_groups})")
         self.num_groups = num_groups

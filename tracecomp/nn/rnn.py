@@ -8,6 +8,7 @@ from typing import Any
 
 from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.device import Device
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.modes import modes, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, override
 from tracecomp.eager.tensor import Tensor
@@ -102,6 +103,8 @@ class RNNBase(Module):
         self._check_sizes(mode, hidden_size, num_layers, dropout, proj_size)
         self.mode = mode
         self.input_size = input_size
+        if mode not in _GATES:
+            raise ValueError(f"Unrecognized RNN mode: {mode}")
         self.hidden_size = hidden_size
         self.num_layers = num_layers
         self.bias = bias
@@ -238,6 +241,7 @@ class RNNBase(Module):
         """(T, N, input_size), (N, T, input_size) if ``batch_first``, (T, input_size) or a PackedSequence."""
         if isinstance(input, PackedSequence):
             return self._forward_packed(input, hx)
+        check_takes(type(self).__name__, map(type, (input, *(hx if isinstance(hx, tuple) else (hx,)))))
         self._check_input(input)
         single = input.ndim == 2
         x = input.unsqueeze(1) if single else input.transpose(0, 1) if self.batch_first else input

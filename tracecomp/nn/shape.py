@@ -33,6 +33,9 @@ class Unflatten(Module):
 
     def __init__(self, dim: int, unflattened_size: int | Sequence[int]) -> None:
         super().__init__()
+        if not isinstance(unflattened_size, tuple | list):
+            kind = type(unflattened_size).__name__
+            raise TypeError(f"Unflatten(): unflattened_size must be a tuple of ints, not {kind}")
         self.dim = dim
         self.unflattened_size = unflattened_size
 

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 from tracecomp.autograd import no_grad
 from tracecomp.base.user_warnings import warn_as_pytorch
+from tracecomp.eager.foreign import is_foreign
 from tracecomp.eager.tensor import Tensor
+from tracecomp.functional import names as T
 from tracecomp.nn.parameter import Parameter, is_lazy
 from tracecomp.nn.sharding import of_whole, remade
 from tracecomp.utils.hooks import RemovableHandle, register
@@ -152,6 +154,8 @@ class ModuleState:
         return register(self._load_state_dict_post_hooks, hook)
 
     def _load_tensor(self, name: str, key: str, own: Tensor, given: object, assign: bool, errors: list[str]) -> None:
+        if is_foreign(type(given)):  # from the state of one of PyTorch's modules
+            given = T.tensor(given)
         if not isinstance(given, Tensor):
             errors.append(
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like object '

@@ -97,6 +97,8 @@ class ModuleTree:
         """Put ``module`` at a dotted path."""
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
+        if not isinstance(module, ModuleTree):
+            raise ValueError(f"set_submodule(): module must be torch.nn.Module, not {type(module).__name__}")
         path, _, name = target.rpartition(".")
         parent = self.get_submodule(path)
         if strict and not hasattr(parent, name):

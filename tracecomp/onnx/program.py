@@ -105,6 +105,9 @@ class ONNXProgram:
         elif isinstance(destination, str | os.PathLike):
             data = proto.SerializeToString()
             write_file(Path(destination), lambda file: file.write(data))
+        elif not hasattr(destination, "write"):
+            kind = type(destination).__name__
+            raise TypeError(f"ONNXProgram.save(): destination must be a path or a file open for writing, not {kind}")
         else:
             destination.write(proto.SerializeToString())
 

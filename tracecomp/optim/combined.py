@@ -22,6 +22,10 @@ class SequentialLR(LRScheduler):
                 f"{type(self).__name__} expects at least one scheduler to be chained, but got no scheduler."
             )
         for i, scheduler in enumerate(schedulers):
+            if not hasattr(scheduler, "optimizer"):
+                raise TypeError(
+                    f"{type(self).__name__} expects schedulers, but got {type(scheduler).__name__} at index {i}."
+                )
             if scheduler.optimizer is not optimizer:
                 raise ValueError(
                     f"{type(self).__name__} expects all schedulers to belong to the same optimizer, but got scheduler "

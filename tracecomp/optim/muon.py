@@ -69,7 +69,7 @@ class Muon(Optimizer):
 
     def _update(self, param: Tensor, grad: Tensor, state: State, options: Options) -> None:
         group, lr, decay, momentum = options
-        if not state:
+        if "momentum_buffer" not in state:
             with unrecorded():
                 state["momentum_buffer"] = T.zeros_like(grad)
         buffer = state["momentum_buffer"]

@@ -8,10 +8,11 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tracecomp.base.errors import at_user_line
+from tracecomp.base.errors import at_user_line, type_name
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.device import strided
+from tracecomp.eager.foreign import check_takes, is_foreign
 from tracecomp.eager.modes import enable_grad, modes, module_changes, no_grad, scope, set_grad_enabled
 from tracecomp.eager.tensor import Tensor, clear_grad
 from tracecomp.functional import names as T
@@ -75,6 +76,7 @@ def step_counter() -> Tensor:
 
 def check_lr(lr: object) -> None:
     """ValueError when a learning rate is a tensor of several numbers."""
+    check_takes("Optimizer", (type(lr),))
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
 
@@ -203,6 +205,8 @@ class Optimizer:
         """Add parameters with separate options."""
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        if "params" not in param_group:
+            raise KeyError(f"{type(self).__name__}: a parameter group needs the key 'params'")
         params = param_group["params"]
         if isinstance(params, set):
             raise TypeError(
@@ -213,7 +217,7 @@ class Optimizer:
         # Everything is checked before any change: an error leaves the optimizer unchanged.
         for param in listed:
             if not isinstance(param, Tensor):
-                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type(param).__name__}")
+                raise TypeError(f"optimizer can only optimize Tensors, but one of the params is {type_name(param)}")
             if not self.defaults.get("differentiable") and not param.is_leaf:
                 raise ValueError("can't optimize a non-leaf Tensor")
             if isinstance(param, ShardedTensor) and not self.elementwise:
@@ -362,6 +366,9 @@ class Optimizer:
         state_dict = dict(state_dict)
         for hook in self._hooks_of(_LOAD[0]):
             state_dict = hook(self, state_dict) or state_dict
+        for key, parts in (("param_groups", [state_dict]), ("params", state_dict.get("param_groups"))):
+            if isinstance(parts, list) and any(isinstance(part, dict) and key not in part for part in parts):
+                raise KeyError(f"{type(self).__name__}.load_state_dict(): the state has no key {key!r}")
         saved = copy.deepcopy(state_dict["param_groups"])
         if len(saved) != len(self.param_groups):
             raise ValueError("loaded state dict has a different number of parameter groups")
@@ -395,7 +402,12 @@ def _told(param: object, state: Any) -> Any:
 
 
 def _restore(param: Tensor, value: object, key: str = "") -> Any:
-    """A copy of saved state, floating tensors but the step counter in the parameter's dtype."""
+    """A copy of saved state, floating tensors but the step counter in the parameter's dtype.
+
+    Tensors of PyTorch, from the state of one of its optimizers, are taken.
+    """
+    if is_foreign(type(value)):
+        value = T.tensor(value)
     if isinstance(value, Tensor):
         value = of_whole(param, value)
         return value.clone() if key == "step" or not param.is_floating_point() else value.to(param.dtype).clone()

@@ -50,6 +50,8 @@ class _Active(Mapping[str, bool]):
 
 def number(group: Group, key: str) -> Any:
     """``group[key]``; in a recording a number that every call reads again."""
+    if key not in group:
+        raise KeyError(f"a parameter group of the optimizer has no option {key!r}")
     return group[key] if modes.recorder is None else host(group, key)
 
 

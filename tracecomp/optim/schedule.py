@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tracecomp.base.errors import type_name
 from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor
@@ -36,8 +37,15 @@ def set_lr(group: Group, lr: Scalar) -> None:
         group["lr"] = lr
 
 
+def check_optimizer(value: object) -> None:
+    """TypeError unless ``value`` is an optimizer."""
+    if not isinstance(value, Optimizer):
+        raise TypeError(f"{type_name(value)} is not an Optimizer")
+
+
 def spread(name: str, value: object, optimizer: Optimizer) -> list[Any]:
     """``value`` once per group. ValueError for a list of another length."""
+    check_optimizer(optimizer)
     groups = len(optimizer.param_groups)
     if not isinstance(value, list | tuple):
         return [value] * groups
@@ -54,8 +62,7 @@ class LRScheduler:
     _step_count: int = 0
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        check_optimizer(optimizer)
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:

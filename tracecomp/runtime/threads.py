@@ -57,6 +57,8 @@ def _default_threads() -> int:
 
 def set_num_threads(count: int) -> None:
     """Use ``count`` threads from now on; RuntimeError when it is not positive."""
+    if not isinstance(count, int):
+        raise RuntimeError(f"set_num_threads expects an int, but got {type(count).__name__}")
     if count < 1:
         raise RuntimeError(f"set_num_threads expects a positive integer, got {count}")
     global chosen

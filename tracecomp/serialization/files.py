@@ -147,6 +147,8 @@ def load(
             return _read(file, weights_only is False, encoding, os.fspath(f), place, os.fspath(f) if mmap else None)
     if mmap:
         raise ValueError("load(): f must be a file path in order to use mmap")
+    if not hasattr(f, "seekable"):
+        raise AttributeError(f"load(): f must be a path, or a file that can be read and seeked, not {type_name(f)}")
     return _read(f, weights_only is False, encoding, getattr(f, "name", "the file"), place)
 
 
@@ -188,7 +190,8 @@ def faults_of(function: str, file: BinaryIO, name: str) -> Iterator[None]:
     try:
         yield
     except pickle.UnpicklingError as error:
-        kind = type(error) if isinstance(error, ArchiveError) else pickle.UnpicklingError
+        fault = error.__cause__ if isinstance(error.__cause__, ArchiveError) else error
+        kind = type(fault) if isinstance(fault, ArchiveError) else pickle.UnpicklingError
         raise kind(f"{where}: {error}") from error.__cause__
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
         raise ArchiveError(f"{where}: damaged file: {error}") from error

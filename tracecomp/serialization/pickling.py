@@ -10,6 +10,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from tracecomp.eager.device import device
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType
@@ -62,6 +63,7 @@ class Writer(pickle._Pickler):
             return _Global("torch._utils", "_rebuild_parameter"), (obj.detach(), obj.requires_grad, OrderedDict())
         if type(obj) is Tensor:
             return self._tensor(obj)
+        check_takes("save", (type(obj),))
         return NotImplemented
 
     def save(self, obj: object, save_persistent_id: bool = True) -> None:

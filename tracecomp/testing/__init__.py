@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import type_name
 from tracecomp.eager.device import Device, MemoryFormat
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -103,7 +104,9 @@ def _leaf(actual: object, expected: object, options: _Options) -> str | None:
         return _numbers(actual, expected, options)
     a, b = (_array(x) for x in (actual, expected))
     if a is None or b is None:
-        raise TypeError(f"No comparison pair was able to handle inputs of type {type(actual)} and {type(expected)}.")
+        raise TypeError(
+            f"No comparison pair was able to handle inputs of type {type_name(actual)} and {type_name(expected)}."
+        )
     return _attributes(actual, expected, options) or _arrays(a, b, options)
 
 
@@ -203,6 +206,8 @@ def make_tensor(
 
 
 def _interval(low: float | None, high: float | None, dtype: DType) -> tuple[float, float]:
+    if not isinstance(dtype, DType):
+        raise TypeError(f"make_tensor(): argument 'dtype' must be torch.dtype, not {type(dtype).__name__}")
     if dtype is bool_:
         least: float = 0
         most: float = 2

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from tracecomp.base.atomic import write_file
+from tracecomp.base.errors import type_name
 from tracecomp_runtime.container import FIXED, FORMAT, MAGIC, aligned, first
 
 
@@ -30,6 +31,8 @@ def write(
             file.write(data)
             file.write(b"\0" * (aligned(len(data)) - len(data)))
 
+    if not (isinstance(f, str | os.PathLike) or hasattr(f, "write")):
+        raise AttributeError(f"save(): f must be a path or a file that is open for writing, not {type_name(f)}")
     if isinstance(f, str | os.PathLike):
         write_file(f, fill)
     else:

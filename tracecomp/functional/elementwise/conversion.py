@@ -299,7 +299,7 @@ class finfo:
     """Limits of a floating dtype, or of the parts of a complex one."""
 
     def __init__(self, type: DType | None = None) -> None:
-        dtype = type or get_default_dtype()
+        dtype = get_default_dtype() if type is None else dtype_argument(type, "finfo", "type")
         if not dtype.differentiable:
             raise TypeError(
                 f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle '{dtype.name}'"

@@ -316,6 +316,9 @@ def permutation_matrix(pivots: Tensor, size: int, like: Tensor) -> Tensor:
 @function(takes=ALL, composite=True)
 def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> PLU:
     """(P, L, U) of :func:`linalg.lu_factor`'s results."""
+    matrices(LU_data, "lu_unpack")
+    if LU_pivots.dtype is not int32:
+        raise RuntimeError(f"lu_unpack(): LU_pivots must be of type torch.int32, got {LU_pivots.dtype}")
     nothing = constant((0,), 0, LU_data.dtype)
     m = LU_data.shape[-2]
     k = min(LU_data.shape[-2:])

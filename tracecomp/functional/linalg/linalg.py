@@ -23,7 +23,7 @@ from tracecomp.functional.publish import function, publish
 from tracecomp.functional.reductions.cumulative import cumprod
 from tracecomp.functional.reductions.reduction import squared
 from tracecomp.functional.shape.shaping import adjoint, diagonal, matrix_transpose, to_shape
-from tracecomp.ir.types import complex128, float64, int64, type_word
+from tracecomp.ir.types import bool_, complex128, float64, int64, type_word
 
 publish(LinAlgError, "linalg.LinAlgError")
 
@@ -217,7 +217,7 @@ def multi_dot_(tensors: Sequence[Tensor]) -> Tensor:
     return to_shape(result, shape)
 
 
-@function(to="linalg", takes=ALL, composite=True)
+@function(to="linalg", takes=NUMBERS + COMPLEX, composite=True)
 def vander(x: Tensor, *, N: int | None = None) -> Tensor:
     """Powers 0 ... N - 1 of each element along a new last dimension."""
     x = x if x.ndim else to_shape(x, (1,))
@@ -235,7 +235,7 @@ def vander_(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor
     """Powers of a vector's elements as columns, falling unless ``increasing``."""
     if x.ndim != 1:
         raise RuntimeError("x must be a one-dimensional tensor.")
-    powers = vander(x, N=N)
+    powers = vander(x if x.dtype is not bool_ else prim.cast(x, dtype=int64), N=N)
     return powers if increasing else powers.flip(1)
 
 

@@ -243,7 +243,7 @@ def nll_loss(input: Tensor, target: Tensor, weight: Tensor | None = None, size_a
 
     Targets equal to ``ignore_index`` are ignored. IndexError for a class out of range.
     """
-def normalize(input: Tensor, p: float = ..., dim: int | Sequence[int] = 1, eps: float = ..., out: Tensor | None = None) -> Tensor:
+def normalize(input: Tensor, p: float = ..., dim: int | Sequence[int] | None = 1, eps: float = ..., out: Tensor | None = None) -> Tensor:
     """``x`` over its p-norm along ``dim``, the norm at least ``eps``."""
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Integers -> int64 vectors with a 1 at that place, on a new last axis."""

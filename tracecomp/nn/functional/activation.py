@@ -299,7 +299,7 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
 
 @function(to="nn.functional", takes=ALL)
 def normalize(
-    input: Tensor, p: float = 2.0, dim: int | Sequence[int] = 1, eps: float = 1e-12, out: Tensor | None = None
+    input: Tensor, p: float = 2.0, dim: int | Sequence[int] | None = 1, eps: float = 1e-12, out: Tensor | None = None
 ) -> Tensor:
     """``x`` over its p-norm along ``dim``, the norm at least ``eps``."""
     norm = T.norm(input, p, dim, keepdim=True).clamp_min(eps)

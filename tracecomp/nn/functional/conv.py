@@ -24,7 +24,11 @@ def ntuple(value: Any, n: int, name: str = "size") -> tuple[int, ...]:
     """``value`` once per spatial axis. RuntimeError for a sequence of another length."""
     if isinstance(value, int):
         return (as_index(value),) * n
-    values = tuple(as_index(int(v)) for v in value)
+    try:
+        ints = [int(v) for v in value]
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be an int or a sequence of ints, not {value!r}") from None
+    values = tuple(map(as_index, ints))
     if len(values) == 1:
         return values * n
     if len(values) != n:

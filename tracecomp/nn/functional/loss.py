@@ -217,7 +217,7 @@ def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
     """Negative log likelihood of a Gaussian target with mean ``input`` and variance ``var``, at least ``eps``."""
-    if isinstance(var, float):
+    if not isinstance(var, Tensor):
         if var < 0:
             raise ValueError("var has negative entry/entries")
         var = T.full_like(input, var)

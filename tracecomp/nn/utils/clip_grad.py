@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from tracecomp.base.errors import type_name
 from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.tensor import Tensor
@@ -20,7 +21,11 @@ def _listed(tensors: Tensors) -> list[Tensor]:
 
 
 def _grads(parameters: Tensors) -> list[Tensor]:
-    return [g for p in _listed(parameters) if (g := p.grad) is not None]
+    listed = _listed(parameters)
+    for p in listed:
+        if not isinstance(p, Tensor):
+            raise AttributeError(f"expected parameters that have gradients, got {type_name(p)}")
+    return [g for p in listed if (g := p.grad) is not None]
 
 
 def _norm(t: Tensor, norm_type: float) -> Tensor:
@@ -50,6 +55,7 @@ def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
     """Scale gradients, in place, by ``max_norm / (total_norm + 1e-6)`` where that is less than 1."""
+    max_norm = float(max_norm)
     with no_grad():
         factor = (max_norm / (total_norm + 1e-6)).clamp(max=1.0)
         for grad in _grads(parameters):
@@ -69,9 +75,10 @@ def clip_grad_norm_(
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
     """Limit every element of the gradients, in place, to ``[-clip_value, clip_value]``."""
+    limit = float(clip_value)
     with no_grad():
         for grad in _grads(parameters):
-            grad.clamp_(-float(clip_value), float(clip_value))
+            grad.clamp_(-limit, limit)
 
 
 def clip_grad_norm(*args: Any, **kwargs: Any) -> Tensor:

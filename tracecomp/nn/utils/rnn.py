@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 from weakref import ref
 
+from tracecomp.base.errors import type_name
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.modes import enable_grad, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
@@ -137,6 +139,8 @@ def pack_padded_sequence(
 
     RuntimeError when a length is not positive, or, with ``enforce_sorted``, when they are not decreasing.
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(f"pack_padded_sequence(): argument 'input' must be Tensor, not {type_name(input)}")
     # Lengths stay a tensor, so that a recording holds for any of them.
     sizes = lengths.to(int64) if isinstance(lengths, Tensor) else T.tensor(_as_list(lengths), dtype=int64)
     sorted_indices = None
@@ -187,6 +191,8 @@ def pad_packed_sequence(
 
     ValueError when ``total_length`` is less than the longest sequence.
     """
+    if not isinstance(sequence, PackedSequence):
+        raise AttributeError(f"pad_packed_sequence(): expected a PackedSequence, not {type_name(sequence)}")
     longest = sequence.batch_sizes.shape[0]
     if total_length is not None and total_length < longest:
         raise ValueError(
@@ -213,8 +219,11 @@ def pad_sequence(
         raise RuntimeError(
             f"pad_sequence: Expected iterable for input sequences, but got arg of type: {type(sequences)}"
         )
+    check_takes("pad_sequence", map(type, sequences))
     if padding_side not in ("right", "left"):
-        raise ValueError(f"padding_side must be 'right' or 'left', got {padding_side!r}")
+        raise RuntimeError(f"padding_side must be 'right' or 'left', got {padding_side!r}")
+    if not len(sequences):
+        raise RuntimeError("pad_sequence(): received an empty list of sequences")
     longest = max(x.shape[0] for x in sequences)
     rows = []
     for x in sequences:

@@ -123,6 +123,8 @@ def spectral_norm(
     if dim is None:
         dim = 1 if type(module).__name__.startswith("ConvTranspose") else 0
     hook = SpectralNorm(name, n_power_iterations, dim, eps)
+    if name not in module._parameters:
+        raise KeyError(f"spectral_norm(): {type(module).__name__} has no parameter {name!r}")
     weight = module._parameters[name]
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")

@@ -191,10 +191,18 @@ def _order_loop(
     return [Loop("parallel", batch, (*first, Loop("serial", k, step)))] if batch.extent * size else []
 
 
+def _order_type(p: TensorType, *, size: int) -> TensorType:
+    """The type of the order. Code relies on swaps of 32 bits, and on at most one for each row."""
+    require(p.dtype is int32, RuntimeError, f"pivot_order: swaps must be of type torch.int32, got {p.dtype}")
+    fits = p.ndim > 0 and p.shape[-1] <= size
+    require(fits, RuntimeError, f"pivot_order: {list(p.shape)} swaps are too many for {size} rows")
+    return TensorType(int64, (*p.shape[:-1], size))
+
+
 register(
     Op(
         name="pivot_order", kind="elimination", doc="order of rows that LAPACK's swaps give",
-        infer=lambda p, *, size: TensorType(int64, (*p.shape[:-1], size)),
+        infer=_order_type,
         impl=lambda p, *, size: np.ascontiguousarray(permutation(p, size)), loop=Imperative(_order_loop),
         attrs={"size": int},
         samples=tuple(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.eager.device import strided
+from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float64
@@ -111,6 +112,9 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Rules | None = None) -> Any
         return collate(column, collate_fn_map=collate_fn_map)
 
     if isinstance(first, Mapping):
+        for item in batch:
+            if isinstance(item, Mapping) and (missing := first.keys() - item.keys()):
+                raise KeyError(f"default_collate(): a dict of the batch has no key {missing.pop()!r}")
         return _mapping_like(first, {key: inner([item[key] for item in batch]) for key in first})
     if isinstance(first, tuple) and hasattr(first, "_fields"):
         return type(first)(*(inner(column) for column in zip(*batch, strict=False)))
@@ -119,6 +123,7 @@ def collate(batch: Sequence[Any], *, collate_fn_map: Rules | None = None) -> Any
             raise RuntimeError("each element in list of batch should be of equal size")
         columns = [inner(column) for column in zip(*batch, strict=True)]
         return columns if isinstance(first, tuple) else _sequence_like(first, columns)
+    check_takes("default_collate", (type(first),))
     raise TypeError(default_collate_err_msg_format.format(type(first)))
 
 

@@ -39,6 +39,11 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Rows of tensors of equal first size. AssertionError when the sizes differ."""
 
     def __init__(self, *tensors: Tensor) -> None:
+        for t in tensors:
+            if not hasattr(t, "shape"):
+                raise AttributeError(f"TensorDataset: expected tensors, got {type(t).__name__}")
+            if not len(t.shape):
+                raise IndexError("TensorDataset: expected tensors of at least one dimension, got one without")
         if any(len(t) != len(tensors[0]) for t in tensors):
             raise AssertionError("Size mismatch between tensors")
         self.tensors = tensors

@@ -49,7 +49,9 @@ class _BaseDataLoaderIter:
         self._collate_fn = loader.collate_fn
         # Only workers need a seed. Without them the generator stays as it is, unlike in PyTorch: a program that resumes
         # in the middle of a pass then continues with the same random numbers.
-        generator = loader.generator or default_generator
+        generator = default_generator if loader.generator is None else loader.generator
+        if not isinstance(generator, Generator):
+            raise TypeError(f"DataLoader: generator must be torch.Generator, not {type(generator).__name__}")
         self._base_seed = _share_dist_seed(generator if self._num_workers else generator.clone_state())
         self._shared_seed = self._base_seed
         self._persistent_workers = loader.persistent_workers
