@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from tracecomp.base.interpreter import is_tested
 from tracecomp.codegen.calls import call_tables
 
 
@@ -44,13 +45,14 @@ def arrays_are_known() -> bool:
 
 @cache
 def objects_are_known() -> bool:
-    """Whether arrays, lists, tuples and cells have the layout that ``tc_fast`` assumes."""
+    """Whether arrays, lists, tuples and cells have the layout that ``tc_fast`` assumes, on a Python that is tested."""
     item = object()
     several, cell = [item], (lambda: item).__closure__
     assert cell is not None
     ours = call_tables
     return (
-        arrays_are_known()
+        is_tested()
+        and arrays_are_known()
         and word_at(several, ours.LIST_SIZE) == 1
         and word_at(word_at(several, ours.LIST_ITEMS), 0) == id(item)
         and word_at((item,), _tuple_items()) == id(item)
