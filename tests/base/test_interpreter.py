@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -26,6 +27,14 @@ def test_one_module_asks_for_the_version() -> None:
 def test_this_python_is_tested() -> None:
     version = "{}.{}".format(*sys.version_info)
     assert (version in interpreter.BYTECODES.values()) == interpreter.bytecode_is_known()
+
+
+def test_the_workflow_and_the_classifiers_name_the_same_versions() -> None:
+    versions = [*interpreter.BYTECODES.values()]
+    matrix = re.findall(r"python: (\[.*\])", (ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    assert [json.loads(line) for line in matrix] == [versions]
+    classified = re.findall(r"Python :: (3\.\d+)", (ROOT / "pyproject.toml").read_text())
+    assert classified == versions
 
 
 @pytest.mark.parametrize(("flags", "words"), [("t", "a free-threaded build"), ("", "a build with headers of 32 bytes")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 from sys import getrefcount
 from typing import NamedTuple, TypeVar
@@ -122,10 +122,11 @@ class Word(NamedTuple):
     kept: tuple[object, ...] = ()
 
 
-def dictionary_words(dictionary: dict[Key, object]) -> list[Word] | None:
+def dictionary_words(dictionary: dict[Key, object], only: Container[Key] | None = None) -> list[Word] | None:
     """Words that are unchanged while a dictionary has the same items, in its order.
 
-    Compare them in order: each exists if the previous ones are unchanged. None if the dictionary has an unknown layout.
+    With ``only``, values of other keys may change, if the dictionary is not that of an object. Compare the words in
+    order: each exists if the previous ones are unchanged. None if the dictionary has an unknown layout.
     """
     keys, values = word_at(dictionary, call_tables.DICT_KEYS), word_at(dictionary, call_tables.DICT_VALUES)
     if values:
@@ -147,7 +148,9 @@ def dictionary_words(dictionary: dict[Key, object]) -> list[Word] | None:
         if found[1] == 0:
             words.append(Word(keys, at + 8, 0))  # deleted
         elif left and found == (id(left[-1][0]), id(left[-1][1])):
-            words += [Word(keys, at + 8 * k, id(x), (x,)) for k, x in enumerate(left.pop())]
+            item = left.pop()
+            if only is None or item[0] in only:
+                words += [Word(keys, at + 8 * k, id(x), (x,)) for k, x in enumerate(item)]
         else:
             return None
     return None if left else words
