@@ -101,7 +101,7 @@ def main() -> None:
     print("| program |", " | ".join(least), "|")
     print("|---" * (len(least) + 1) + "|")
     for name in first:
-        cells = [f"{times[name]:.1f} µs ({times[name] / first[name]:.2f})" for times in least.values()]
+        cells = [f"{times[name]:.2f} µs ({times[name] / first[name]:.2f})" for times in least.values()]
         print(f"| {name} |", " | ".join(cells), "|")
 
 
