@@ -8,13 +8,16 @@ from math import e, inf, nan, pi
 from typing import Any
 
 from tracecomp.base.gc_pause import without_collecting as _without_collecting
+from tracecomp.base.interpreter import require_known_headers as _require_known_headers
+from tracecomp.base.interpreter import require_main_interpreter as _require_main_interpreter
 
+_require_known_headers()
+_require_main_interpreter()
 # Objects of modules live as long as these: the collector would traverse all of them several times.
 _without_collecting(lambda: [_import_module(f"{__name__}.{_room}") for _room in ("ops", "autograd", "functional")])
 
 import tracecomp.ops
 from tracecomp import autograd
-from tracecomp.base.interpreter import require_main_interpreter as _require_main_interpreter
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.base.lazy_names import load_module as _load_module
 from tracecomp.eager.device import (
@@ -103,7 +106,6 @@ from tracecomp.ir.types import bool_ as bool
 from tracecomp.runtime.malloc import keep_freed
 
 # Pickles of version 0.1.0 name these modules, which are now in ``eager``.
-_require_main_interpreter()
 for _old in ("device", "size", "tensor"):
     _sys.modules[f"{__name__}.{_old}"] = _sys.modules[f"{__name__}.eager.{_old}"]
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tracecomp.record.frames import Stack, function_of, stack_is_known, watch_instructions
+from tracecomp.record.frames import STACK_IS_KNOWN, Stack, function_of, watch_instructions
 from tracecomp.record.stack_depths import stack_depths
 
 Traced = Callable[[FrameType, dis.Instruction, Stack], None]
@@ -112,7 +112,7 @@ RUNS: dict[str, Callable[[], object]] = {
 @pytest.mark.parametrize("run", RUNS)
 def test_who_is_asked_for_an_attribute_is_on_top(run: str) -> None:
     """Whatever has been put on the stack before by loops, handlers and calls."""
-    assert stack_is_known()
+    assert STACK_IS_KNOWN
     count = 0
 
     def see(frame: FrameType, i: dis.Instruction, stack: Stack) -> None:

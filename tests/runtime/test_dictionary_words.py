@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import tracecomp
+from tracecomp.eager.modes import modes
 from tracecomp.runtime.object_layout import Word, dictionaries_have_versions, dictionary_words
 
 KEYS = ["a", "b", "c", "d", 1, (2,), None]
@@ -120,3 +123,33 @@ def test_attributes_can_be_compared_where_there_are_no_versions() -> None:
     own: Any = vars(Owner())
     words = dictionary_words(own)
     assert dictionaries_have_versions() or (words is not None and holds(words))
+
+
+def test_words_for_some_keys_do_not_depend_on_other_values() -> None:
+    own: dict[str, object] = {"a": [1], "b": [2], "c": [3]}
+    words = dictionary_words(own, {"a", "c"})
+    assert words is not None and holds(words)
+    own["b"] = [4]
+    assert holds(words)
+    for change in (lambda: own.update(c=[5]), lambda: own.pop("b"), lambda: own.update(d=[6])):
+        words = dictionary_words(own, {"a", "c"})
+        assert words is not None and holds(words)
+        change()
+        assert not holds(words)
+
+
+def test_a_thread_has_entries_for_all_modes() -> None:
+    """A later entry would change words that native calls compare."""
+    found: list[set[str]] = []
+
+    def work() -> None:
+        before = set(vars(modes))
+        with tracecomp.no_grad(), tracecomp.inference_mode():
+            tracecomp.ones(2).sum()
+        tracecomp.ones(2, requires_grad=True).sum().backward()
+        found.append(set(vars(modes)) - before)
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [set()]

@@ -165,7 +165,8 @@ class _Writer:
     def _modes(self) -> Held | int:
         """Note the words of this thread's modes; their dictionary, or 0 if versions show its changes."""
         own = modes.__dict__
-        words = None if dictionaries_have_versions() else dictionary_words(own)
+        names = {row[0].value for row in self.r.rows["modes"] if isinstance(row[0], Held)}
+        words = None if dictionaries_have_versions() else dictionary_words(own, names)
         for w in words or ():
             self.r.add("modes_words", *word_row(w))
         return Held(own) if words else 0

@@ -38,9 +38,11 @@ class Modes(threading.local):
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
 
     def __init__(self) -> None:
+        self.__dict__.update(_DEFAULTS)  # no entry is added later: native calls compare words of the dictionary
         know_thread(self.__dict__)
 
 
+_DEFAULTS = {name: value for name, value in vars(Modes).items() if not name.startswith("__")}
 modes = Modes()
 EAGER = (
     "place", "without_memory", "function_modes", "dispatch_modes", "undispatched", "plain_subclasses", "save_hooks",

@@ -315,7 +315,7 @@ def _raised_at(error: Exception) -> Source | None:
     found = None
     for frame, line in traceback.walk_tb(error.__traceback__):
         code = frame.f_code
-        if is_user_file(code.co_filename) and not str(frame.f_globals.get("__name__")).startswith("numpy"):
+        if is_user_file(code.co_filename) and str(frame.f_globals.get("__name__")).partition(".")[0] != "numpy":
             found = Source(code.co_filename, line, code.co_name)
     return found
 

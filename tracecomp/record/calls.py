@@ -26,10 +26,12 @@ from tracecomp.record.callbacks import know_owner, read_partial
 from tracecomp.record.container_calls import container_method
 from tracecomp.record.guards.lookup import inherited
 from tracecomp.record.guards.ownership import is_program_class, is_program_function
+from tracecomp.record.guards.snapshots import MISSING
 from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.object_writes import change_plainly, delete_attribute, set_attribute
 from tracecomp.record.opaque_calls import opaque_call
 from tracecomp.record.outside import OWNERS, outside
+from tracecomp.record.plain_numbers import is_cached
 from tracecomp.record.watching import Watching
 
 
@@ -39,6 +41,9 @@ def called(observer: Watching, callee: object, args: list[object], kwargs: dict[
         return
     if isinstance(callee, functools.partial):
         _partial(observer, callee, args, kwargs)
+        return
+    if isinstance(callee, MethodType) and not isinstance(callee.__func__, FunctionType) and not is_cached(callee):
+        called(observer, callee.__func__, [callee.__self__, *args], kwargs)  # as code in C does, which calls it
         return
     if isinstance(callee, abc.ABCMeta):
         observer.attribute(callee, "__abstractmethods__")
@@ -81,7 +86,8 @@ def _stands_for_another(
     run = inherited(type(callee), "__call__")
     if is_program_class(type(callee)) and isinstance(run, BuiltinFunctionType | functools.partial):
         observer.reach(run, observer.reads.root(run, f"the call of a {type(callee).__name__}"))
-        called(observer, run, args, kwargs)
+        bound = isinstance(run, functools.partial) and _PLACEHOLDER is not MISSING
+        called(observer, run, [callee, *args] if bound else args, kwargs)
     elif name == "__call__" and owner is not None:
         called(observer, owner, list(rest), kwargs)
     elif name == "__getattribute__" and len(rest) == 1:
@@ -106,7 +112,13 @@ def _by_descriptor(observer: Watching, descriptor: MemberDescriptorType, name: s
 def _partial(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """A call of a ``functools.partial``: that of its function."""
     read_partial(observer, callee)
-    called(observer, callee.func, [*callee.args, *args], {**callee.keywords, **kwargs})
+    rest = iter(args)
+    first = [next(rest, x) if x is _PLACEHOLDER else x for x in callee.args]
+    called(observer, callee.func, [*first, *rest], {**callee.keywords, **kwargs})
+
+
+_PLACEHOLDER = getattr(functools, "Placeholder", MISSING)
+"""An argument that a partial leaves open. Pythons that have it also bind a partial to the object of its class."""
 
 
 def _method(callee: object, args: list[object]) -> tuple[str | None, Any, list[Any]]:

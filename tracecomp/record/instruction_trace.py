@@ -14,8 +14,9 @@ from typing import Any, TypeVar
 
 from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import CaptureError, is_user_file
+from tracecomp.base.interpreter import supported
 from tracecomp.base.user_warnings import warn_user
-from tracecomp.record.frames import Stack, stack_is_known, watch_instructions
+from tracecomp.record.frames import STACK_IS_KNOWN, Stack, watch_instructions
 from tracecomp.record.guards.ownership import is_program_code
 from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
 from tracecomp.record.recorder import Recorder
@@ -64,11 +65,11 @@ class InstructionTrace:
 
     def run(self, run: Callable[[], T]) -> T:
         """Run ``run()`` with every instruction reported."""
-        if not stack_is_known():
+        if not STACK_IS_KNOWN:
             self._recorder.refuse_here(
                 f"runs on {sys.version.split()[0]}, whose bytecode is unsupported",
                 Section.EXCLUDE,
-                "Use CPython 3.11 to 3.14",
+                f"Use CPython {supported()}",
             )
             return run()
         self._before = sys.gettrace()

@@ -1,6 +1,6 @@
 """Instructions of CPython that read or change outside objects, with handlers for each.
 
-The tables hold the names of instructions of all versions that ``frames.stack_is_known`` knows; handlers account for
+The tables hold the names of instructions of all versions that ``base/interpreter.py`` lists; handlers account for
 versions with other operands.
 """
 
@@ -20,7 +20,7 @@ from tracecomp.record.builtin_calls import arithmetic, text
 from tracecomp.record.calls import called
 from tracecomp.record.caught_errors import catches, ends_handling
 from tracecomp.record.container_reads import iterated, member, size
-from tracecomp.record.frames import Stack
+from tracecomp.record.frames import LAYOUT, Stack
 from tracecomp.record.guards.lookup import is_key
 from tracecomp.record.guards.read_steps import Element, Entry
 from tracecomp.record.guards.snapshots import MISSING, plain_value
@@ -315,16 +315,10 @@ def _entry(owner: object, key: object) -> Entry | Element | None:
     return Entry(key) if isinstance(owner, dict) and is_key(key) else None
 
 
-_CALLEE_FIRST = sys.version_info >= (3, 13)
-"""Whether the callee is below the object of its method on the stack; older versions have it above."""
-_KEYWORDS_ALWAYS = sys.version_info >= (3, 14)
-"""Whether a call of ``f(*args)`` has a place for keywords, too."""
-
-
 def _callee(stack: Stack, count: int) -> tuple[Any, Any]:
     """The callee with ``count`` operands above it, and its object if it is a method of one."""
     below, above = stack.peek(count + 2), stack.peek(count + 1)
-    if _CALLEE_FIRST or below is not None:
+    if LAYOUT.callee_first or below is not None:
         return below, above
     return above, None
 
@@ -340,7 +334,7 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
         stack.put(1 + above, given[0])
     elif callee is int and len(given) == 1 and type(given[0]) in (SymInt, SymScalar):
         callee = math.trunc  # the same, but the result may follow sizes too
-        stack.put(count + above + 1 + _CALLEE_FIRST, callee)
+        stack.put(count + above + 1 + LAYOUT.callee_first, callee)
     elif wants_plain(callee) or (callee is pow and len(given) == 3):
         given = list(map(plain_numbers, given))
         for depth in range(count, 0, -1):
@@ -359,7 +353,7 @@ def _namespace(observer: Watching, stack: Stack) -> None:
 
 
 def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
-    above = int(_KEYWORDS_ALWAYS or flags & 1)
+    above = int(LAYOUT.keywords_always or flags & 1)
     kwargs = (stack.peek(1) if above else None) or {}
     args = stack.peek(1 + above)
     iterated(observer, args)
@@ -377,7 +371,7 @@ def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
 
 
 def _spread_callee(stack: Stack, above: int) -> Any:
-    return stack.peek(2 + above + _CALLEE_FIRST)  # with an empty place between it and the arguments
+    return stack.peek(2 + above + LAYOUT.callee_first)  # with an empty place between it and the arguments
 
 
 PROGRAM["CALL"] = lambda observer, stack, shape: _call_with(observer, stack, shape[0], 0, shape[1])
@@ -387,5 +381,5 @@ LIBRARY["LOAD_GLOBAL"] = lambda observer, stack, name: observer.library_global(s
 LIBRARY["CALL"] = lambda observer, stack, shape: called_by_library(observer, *_callee(stack, shape[0]))
 LIBRARY["CALL_KW"] = lambda observer, stack, count: called_by_library(observer, *_callee(stack, count + 1))
 LIBRARY["CALL_FUNCTION_EX"] = lambda observer, stack, flags: called_by_library(
-    observer, _spread_callee(stack, int(_KEYWORDS_ALWAYS or flags & 1)), None
+    observer, _spread_callee(stack, int(LAYOUT.keywords_always or flags & 1)), None
 )

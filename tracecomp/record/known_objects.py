@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
 from types import BuiltinFunctionType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
 
@@ -115,6 +116,9 @@ class KnownObjects:
             owner = value.__self__
             if not isinstance(owner, ModuleType):
                 self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))
+            called = getattr(value, "__func__", None)
+            if isinstance(called, partial | MethodType | BuiltinFunctionType | MethodWrapperType):
+                self.reach(called, self.reads.root(called, "function of a method"))
         if isinstance(value, type):
             self._know_class(value)
             self._know_class(type(value))

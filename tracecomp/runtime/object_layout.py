@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import weakref
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import cache
 from sys import getrefcount
 from types import MemberDescriptorType
@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from tracecomp.base.interpreter import is_tested
 from tracecomp.codegen.calls import call_tables
 
 
@@ -66,13 +67,14 @@ def arrays_are_known() -> bool:
 
 @cache
 def objects_are_known() -> bool:
-    """Whether arrays, lists, tuples and cells have the layout that ``tc_fast`` assumes."""
+    """Whether arrays, lists, tuples and cells have the layout that ``tc_fast`` assumes, on a Python that is tested."""
     item = object()
     several, cell = [item], (lambda: item).__closure__
     assert cell is not None
     ours = call_tables
     return (
-        arrays_are_known()
+        is_tested()
+        and arrays_are_known()
         and word_at(several, ours.LIST_SIZE) == 1
         and word_at(word_at(several, ours.LIST_ITEMS), 0) == id(item)
         and word_at((item,), _tuple_items()) == id(item)
@@ -142,10 +144,11 @@ class Word(NamedTuple):
     kept: tuple[object, ...] = ()
 
 
-def dictionary_words(dictionary: dict[Key, object]) -> list[Word] | None:
+def dictionary_words(dictionary: dict[Key, object], only: Container[Key] | None = None) -> list[Word] | None:
     """Words that are unchanged while a dictionary has the same items, in its order.
 
-    Compare them in order: each exists if the previous ones are unchanged. None if the dictionary has an unknown layout.
+    With ``only``, values of other keys may change, if the dictionary is not that of an object. Compare the words in
+    order: each exists if the previous ones are unchanged. None if the dictionary has an unknown layout.
     """
     keys, values = word_at(dictionary, call_tables.DICT_KEYS), word_at(dictionary, call_tables.DICT_VALUES)
     if values:
@@ -167,7 +170,9 @@ def dictionary_words(dictionary: dict[Key, object]) -> list[Word] | None:
         if found[1] == 0:
             words.append(Word(keys, at + 8, 0))  # deleted
         elif left and found == (id(left[-1][0]), id(left[-1][1])):
-            words += [Word(keys, at + 8 * k, id(x), (x,)) for k, x in enumerate(left.pop())]
+            item = left.pop()
+            if only is None or item[0] in only:
+                words += [Word(keys, at + 8 * k, id(x), (x,)) for k, x in enumerate(item)]
         else:
             return None
     return None if left else words

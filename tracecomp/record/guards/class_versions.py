@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import sys
 from functools import cache
 from types import FunctionType
 from typing import Any
+
+from tracecomp.base.interpreter import is_tested
 
 
 def class_version(kind: type) -> int:
@@ -21,7 +22,7 @@ def class_version(kind: type) -> int:
 @cache
 def class_version_offset() -> int | None:
     """Offset of the version in a class object: the only word that changes with every change."""
-    if sys.implementation.name != "cpython":
+    if not is_tested():
         return None
 
     class Probe:
@@ -56,7 +57,7 @@ def _counts(values: list[int]) -> bool:
 @cache
 def field_offset(field: str) -> int | None:
     """Offset of the code, the defaults or a name in a function object."""
-    if sys.implementation.name != "cpython":
+    if not is_tested():
         return None
 
     def probe(x: object = (1.5,), *, y: object = (2.5,)) -> Any:
