@@ -38,7 +38,7 @@ FLOATS = ("float32", "float32", "float64", "bfloat16")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 HALVES = ("bfloat16", "float16")
 SHARED = ("reset",) * 5 + ("kept",) * 4 + ("new",)
-"""What a call receives as ``s``: one object with its first attributes, one as the last call left it, or a new one."""
+"""The object ``s`` of a call: one object with its first attributes, one as the last call left it, or a new one."""
 SERVED: Counter[str] = Counter()
 """Calls of compiled functions, and those that recordings served."""
 

@@ -36,8 +36,8 @@ class CompiledNode(Node):
     """``grad_fn`` of the results of a compiled call.
 
     ``derivative`` gives the compiled backward graph. ``again`` gives the backward pass as a compiled function over the
-    eager nodes, which serves passes that are differentiated and those with gradients of some results only. It is None
-    for a call whose ``sizes`` differ from the recorded ones. A result that is an ancestor of other
+    eager nodes. It serves passes that are differentiated, and those with gradients of some results only. It is None for
+    a call whose ``sizes`` differ from the recorded ones. A result that is an ancestor of other
     results has a separate node in ``inner``, whose gradients pass on to this node. ``take_apart`` replaces this node by
     the eager nodes, and the ``inner`` nodes then lead to those. It runs once a program observes the gradient of such a
     result, now or in a pass that will be differentiated. It also runs if a mode must see each operator of a backward
@@ -100,7 +100,7 @@ class CompiledNode(Node):
         """Whether an input leads to results with and without gradients.
 
         The backward graph adds up what all results contribute. Zeros for a missing gradient would add ``0 * x``, which
-        is NaN for infinite ``x``, change the sign of zeros, and run a ``Function`` that eager mode skips.
+        is NaN for infinite ``x``. They would also run a ``Function`` that eager mode skips.
         """
         return any(not roots <= present and not roots.isdisjoint(present) for roots in self.split.leading)
 
