@@ -65,6 +65,36 @@ def test_gradients_of_some_results(name: str, sizes: tuple[int, ...]) -> None:
                     assert got is None or same_bits(got.numpy(), want.numpy(), any_nan=True)
 
 
+REPEATED: dict[str, Callable[[Any, Any], Any]] = {
+    "sum": lambda t, x: t + x, "view": lambda t, x: (t + x).reshape(1, -1)[0], "scaled": lambda t, x: t * 2 - x,
+    "reduced": lambda t, x: t + x.sum(), "joined": lambda t, x: torch.cat([t[1:], x[:1]]),
+    "product": lambda t, x: t * x,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REPEATED)
+def test_history_of_earlier_calls(name: str) -> None:
+    """A backward pass through results of earlier calls, whose backward passes have run, fails where eager's does."""
+
+    def step(state: dict[str, Any], x: Any) -> Any:
+        state["t"] = REPEATED[name](state["t"], x)
+        return state["t"].sum()
+
+    def run(fn: Callable[..., Any]) -> list[Any]:
+        state, seen = {"t": torch.ones(3)}, []
+        for k in range(5):
+            x = (torch.ones(3) + k).requires_grad_()
+            result = fn(state, x)
+            try:
+                result.backward()
+                seen.append(x.grad.tolist())
+            except RuntimeError as error:
+                seen.append(str(error)[:40])
+        return seen
+
+    assert run(torch.compile(step)) == run(step)
+
+
 def test_one_function_serves_every_choice() -> None:
     """Choices that alternate are served by the same compiled call."""
     fn = PROGRAMS["infinite derivative"]

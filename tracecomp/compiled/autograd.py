@@ -105,7 +105,8 @@ class CompiledNode(Node):
         return any(not roots <= present and not roots.isdisjoint(present) for roots in self.split.leading)
 
     def release(self) -> None:
-        if not self.apart:
+        # Nodes without values to free may run again, as in eager mode.
+        if not self.apart and self.split.history.keeps:
             self.saved = None
             self.history = []
 
