@@ -96,8 +96,7 @@ class Compiled:
             return self.parts(*args, **kwargs)
         structure, leaves = flatten_call(args, kwargs)
         entries = self.entries
-        # The recordings in order of use. Each checks its guards; one whose guards hold may still meet another value
-        # (``bool(t)``), and the next check then knows that value.
+        # In order of use. If the guards hold and a value (``bool(t)``) differs, the next check knows that value.
         known: dict[int, Any] = {}
         reason = new = None
         for entry in entries:
@@ -117,8 +116,7 @@ class Compiled:
                 and recording.reads_floats()
                 and stance.current.name == "default"
             ):
-                # Floats that a step changes (a learning rate) would make each call record: they become inputs first.
-                # They are as good as certain to differ, and compiling takes longer than recording.
+                # Floats that a step changes (a learning rate) become inputs before the first, longer compilation.
                 self._learned.follow = True
                 reason = reason or "numbers it reads become inputs"
                 continue
@@ -128,7 +126,9 @@ class Compiled:
             if held == len(recording.predicates):  # the call is done
                 self._fitted(entry, leaves)
                 return found
-            # Nothing was changed yet, so that another recording may be tried.
+            # Nothing was changed yet. An eager call repeats an error, and its writes before; else try other recordings.
+            if held < 0 and not recording.may_be_left:
+                return self.fn(*args, **kwargs)
             if held < 0:
                 reason = f"on a path already recorded: {found}"
                 continue
