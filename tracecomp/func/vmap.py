@@ -1,8 +1,8 @@
 """``vmap``: a function of one example as a function of a batch.
 
-The function runs once, on the first example (zeros if there is none), and is recorded; the graph is then run for all
-examples with one more axis (``batching``). Any Python inside is supported, and the result is ordinary tensor code:
-eager, recorded by ``compile``, differentiable.
+The function runs once, on the first example, and is recorded. An empty batch has an example of zeros. The graph is then
+run for all examples with one more axis (``batching``). Any Python inside is supported, and the result is ordinary
+tensor code: eager, recorded by ``compile``, differentiable.
 """
 
 from __future__ import annotations
