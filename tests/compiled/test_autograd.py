@@ -143,7 +143,8 @@ def test_state_is_updated_once_and_masks_are_those_of_the_call() -> None:
     for step, want in zip(found[1], found[0], strict=True):
         for a, b in zip(step, want, strict=True):
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
-    assert native_calls(run) == [4, 3]
+    # The loss reads one of the gradients: a third function serves the backward pass from some results of the second.
+    assert native_calls(run) == [4, 3, 2]
 
 
 def test_an_argument_may_be_computed_from_another() -> None:

@@ -426,7 +426,7 @@ def test_an_index_out_of_range_is_reported() -> None:
 def test_an_index_out_of_range_is_reported_where_a_scatter_became_a_comparison() -> None:
     c = warm(lambda i: tc.zeros(2, 5).scatter(1, i, 1.0), tc.tensor([[1], [4]]))
     for _ in range(3):
-        with pytest.raises(IndexError):
+        with pytest.raises(RuntimeError, match="index 5 is out of bounds"):
             c(tc.tensor([[1], [5]]))
         assert c(tc.tensor([[0], [4]])).tolist() == [[1.0, 0, 0, 0, 0], [0, 0, 0, 0, 1.0]]
 
@@ -439,7 +439,7 @@ def test_nothing_is_written_to_an_index_out_of_range(name: str, shape: tuple[int
     for bad in (shape[0], 10**12):
         far = good.clone()
         far[-1] = bad
-        with pytest.raises(IndexError):
+        with pytest.raises((IndexError, RuntimeError), match="out of bounds"):
             c(far)
     assert c(good).tolist() == getattr(x, name)(0, good, new).tolist()
 

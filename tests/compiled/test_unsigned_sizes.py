@@ -36,3 +36,26 @@ def outcome(fn: Callable[[Any], Any], x: Any) -> Any:
     except (NotImplementedError, RuntimeError) as error:
         return type(error)
     return str(found.dtype), found.tolist()
+
+
+@pytest.mark.parametrize("dtype", ["uint16", "uint32", "uint64"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_other_sizes_vary(name: str, dtype: str) -> None:
+    """The tensor keeps its size, and a number of the call or the size of another tensor varies."""
+
+    def fn(x: Any, n: int, y: Any) -> Any:
+        return OPERATORS[name](x), torch.zeros(x.shape[0], n) + n, y * 2
+
+    compiled = torch.compile(fn)
+    x = torch.from_numpy((np.arange(12) * 5 % 7).astype(dtype).reshape(3, 4))
+    for n, rows in ((3, 2), (2, 2), (5, 2), (2, 3), (4, 5), (4, 6)):
+        y = torch.ones(rows, 2)
+        assert outcomes(compiled, x, n, y) == outcomes(fn, x, n, y)
+
+
+def outcomes(fn: Callable[..., Any], *args: Any) -> Any:
+    try:
+        found = fn(*args)
+    except (NotImplementedError, RuntimeError) as error:
+        return type(error)
+    return [(str(t.dtype), t.tolist()) for t in found]

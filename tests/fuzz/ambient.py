@@ -2,8 +2,9 @@
 
 A program is a function made of lines of ``ambient_lines.py``, called several times. Calls differ in dtype and size, in
 the transform around them (gradients, ``vmap``, ``jvp``, a backward pass), and in ambient state: gradient mode, default
-dtype, autocast, seed, threads. Compared with eager mode, in bits: results, errors, gradients, what became of the
-arguments, and the ambient state after the call. With PyTorch, if it is installed: values, where it has the operators.
+dtype, autocast, seed, threads. Kinds of calls repeat, so that recordings serve calls: the last line of the command says
+how many. Compared with eager mode, in bits: results, errors, gradients, what became of the arguments, and the ambient
+state after the call. With PyTorch, if it is installed: values, where it has the operators.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import importlib.util
 import random
 import sys
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -23,15 +25,22 @@ import numpy as np
 import tracecomp
 from tests.fuzz.ambient_lines import LINES, SETUP
 from tests.fuzz.command import by_command, smallest
+from tracecomp.inspect.graph_runs import Unhurried
 
 DTYPES = ("float32",) * 6 + (
     "float64", "bfloat16", "float16", "complex64", "bool", "int64", "uint8", "uint16", "int8",
 )  # fmt: skip
 SIZES = ((3, 4), (3, 4), (3, 4), (2, 4), (5, 2), (1, 4), (4, 4), (7, 3), (0, 4))
 AMBIENT = ("no_grad", "float64", "autocast", "seed", "threads", "inference", "device")
-AROUND = ("plain",) * 4 + ("backward", "backward", "grad", "vmap", "jvp", "vmap of grad", "thread mode")
+AROUND = ("plain",) * 5 + ("backward",) * 3 + ("grad", "grad", "vmap", "jvp", "vmap of grad", "thread mode")
+ASKS_FLOATS = ("backward", "grad", "jvp", "vmap of grad")
+FLOATS = ("float32", "float32", "float64", "bfloat16")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 HALVES = ("bfloat16", "float16")
+SHARED = ("reset",) * 5 + ("kept",) * 4 + ("new",)
+"""The object ``s`` of a call: one object with its first attributes, one as the last call left it, or a new one."""
+SERVED: Counter[str] = Counter()
+"""Calls of compiled functions, and those that recordings served."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class Call:
 class Program:
     lines: tuple[str, ...]
     calls: tuple[Call, ...]
+    shared: str = "new"
 
     def text(self) -> str:
         body = "\n".join("    " + part for line in self.lines for part in line.split("\n"))
@@ -64,12 +74,18 @@ def generate(seed: int) -> Program:
     sizes = (SIZES[0], r.choice(SIZES), r.choice(SIZES)) if r.random() < 0.4 else (r.choice(SIZES),)
     arounds = (r.choice(AROUND), r.choice(AROUND)) if r.random() < 0.4 else (r.choice(AROUND),)
     changing = r.random() < 0.5
-    calls = []
-    for _ in range(r.choice((3, 4, 5))):
+    kinds = []
+    for _ in range(r.choice((1, 2, 2, 3))):
         ambient = tuple(a for a in AMBIENT if r.random() < 0.2) if changing else ()
         n = r.choice((1, 2, 3)) if r.random() < 0.3 else 2
-        calls.append(Call(r.choice(dtypes), r.choice(sizes), n, ambient, r.choice(arounds), r.random() < 0.3))
-    return Program(lines, tuple(calls))
+        around, dtype = r.choice(arounds), r.choice(dtypes)
+        if around in ASKS_FLOATS and dtype not in FLOATS and r.random() < 0.9:
+            dtype = r.choice(FLOATS)
+        kinds.append(Call(dtype, r.choice(sizes), n, ambient, around, r.random() < 0.3))
+    # A recording is compiled when a second call fits, and serves calls without Python from the third on.
+    calls = [c for c in kinds for _ in range(r.choice((1, 2, 3)))]
+    calls += [r.choice(kinds) for _ in range(r.choice((1, 2, 3)))]
+    return Program(lines, tuple(calls), r.choice(SHARED))
 
 
 class World:
@@ -80,8 +96,10 @@ class World:
         self.space: dict[str, Any] = {"torch": torch, "np": np, "__name__": "ambient"}
         exec(compile(SETUP + p.text(), "<ambient>", "exec"), self.space)
         self.step: Callable[..., Any] = self.space["step"]
+        self.shared = None if p.shared == "new" else SimpleNamespace()
+        self.keeps = p.shared == "kept"
         if compiled:
-            self.step = torch.compile(self.step)
+            self.step = Unhurried(self.step)
 
     def call(self, c: Call) -> Any:
         """Everything that is seen of a call."""
@@ -89,7 +107,7 @@ class World:
         size = int(np.prod(c.size))
         values = (np.arange(2 * size) * 5 % 7 - 2).reshape(2, *c.size) * (1 if _whole(c.dtype) else 0.75)
         x, y = (self._tensor(v, c.dtype) for v in values)
-        s = SimpleNamespace(k=1.5, t=y * 1, items=[], count=0)
+        s = self._shared(y)
         if c.attributes:
             x.mark, s.extra = 2.0, c.n
         torch.manual_seed(3)
@@ -111,6 +129,18 @@ class World:
         return shown(
             [found, x, y, None if x.grad is None else x.grad, vars(s), self.space["LOG"], marks, state, random_state]
         )
+
+    def served(self) -> int:
+        """How many calls the recordings of the compiled function have served."""
+        return sum(e.calls() for e in self.step.entries)  # type: ignore[attr-defined]
+
+    def _shared(self, y: Any) -> SimpleNamespace:
+        """The object ``s`` of a call."""
+        s = SimpleNamespace() if self.shared is None else self.shared
+        if not self.keeps or not vars(s):
+            vars(s).clear()
+            vars(s).update(k=1.5, t=y * 1, items=[], count=0)
+        return s
 
     def _tensor(self, values: Any, dtype: str) -> Any:
         if dtype == "uint16":
@@ -213,10 +243,11 @@ def _differs(line: str) -> bool:
 
 
 def _same_but_nan(a: Any, b: Any) -> bool:
-    """Whether arrays are equal in bits apart from the payload of NaN."""
-    if a.dtype.kind not in "fc":
-        return False
-    return bool(np.array_equal(a, b, equal_nan=True) and np.array_equal(np.signbit(a.real), np.signbit(b.real)))
+    """Whether arrays are equal in bits apart from NaN, whose sign and payload have no meaning."""
+    if a.dtype.kind == "c":
+        return _same_but_nan(a.real, b.real) and _same_but_nan(a.imag, b.imag)
+    zeros_agree = (np.signbit(a) == np.signbit(b)) | np.isnan(a) if a.dtype.kind == "f" else False
+    return bool(np.array_equal(a, b, equal_nan=True) and np.all(zeros_agree))
 
 
 def check(p: Program, ways: tuple[str, ...] = ("torch", "compiled")) -> str | None:
@@ -231,6 +262,7 @@ def check(p: Program, ways: tuple[str, ...] = ("torch", "compiled")) -> str | No
                 found = unequal(compiled.call(c), wanted[n], exact=True)
                 if found is not None:
                     return f"compiled: call {n}: {found[:500]}"
+            SERVED.update(calls=len(p.calls), served=compiled.served())
         if "torch" in ways and HAS_TORCH and not any(map(_differs, p.lines)):
             import torch
 
@@ -252,6 +284,7 @@ def check(p: Program, ways: tuple[str, ...] = ("torch", "compiled")) -> str | No
 def smaller(p: Program) -> list[Program]:
     """Programs that are a little simpler than ``p``."""
     found = [replace(p, lines=p.lines[:k] + p.lines[k + 1 :]) for k in range(len(p.lines)) if p.lines[1:]]
+    found += [replace(p, shared="new")] if p.shared != "new" else []
     found += [replace(p, calls=p.calls[:k] + p.calls[k + 1 :]) for k in range(len(p.calls)) if p.calls[1:]]
     for k, c in enumerate(p.calls):
         simpler = [replace(c, ambient=c.ambient[:j] + c.ambient[j + 1 :]) for j in range(len(c.ambient))]
@@ -269,8 +302,10 @@ def difference(seed: int, ways: tuple[str, ...] = ("torch", "compiled")) -> str 
         return None
     way = found.split(":")[0]
     p, found = smallest(p, lambda q: check(q, (way,)), smaller)
-    return f"seed {seed}:\n{p.text()}    {p.calls}\n    {found}"
+    return f"seed {seed}:\n{p.text()}    {p.calls}, s {p.shared}\n    {found}"
 
 
 if __name__ == "__main__":
-    sys.exit(by_command(__doc__ or "", "programs", difference))
+    failed = by_command(__doc__ or "", "programs", difference)
+    print(f"recordings served {SERVED['served']} of {SERVED['calls']} calls")
+    sys.exit(failed)

@@ -37,9 +37,9 @@ def test_programs_of_python_that_once_differed(seed: int) -> None:
     assert python_programs.difference(seed) is None
 
 
-@pytest.mark.parametrize("seed", [26113078, 5529224])
+@pytest.mark.parametrize("seed", [8200139, 8200170, 8200600, 8201000])
 def test_programs_in_a_changing_environment_that_once_differed(seed: int) -> None:
-    """A second size of uint16; a gradient in ``inference_mode``, which has to be an inference tensor."""
+    """A gradient in ``inference_mode``; uint16 next to a size; zeros for a missing gradient; a freed history."""
     assert ambient.difference(seed, ("compiled",)) is None
 
 

@@ -44,7 +44,7 @@ def run_backward(
     recording, so no tensor retains its gradients.
     """
     before, outer = modes.grad, modes.backward_pass
-    modes.grad = create_graph
+    modes.grad = create_graph and not modes.inference
     try:
         with np.errstate(all="ignore"):
             modes.backward_pass = current = _Run(keep_graph, targets, accumulate, inside)

@@ -14,7 +14,7 @@ from tracecomp.eager.aliasing import attach
 from tracecomp.eager.device import use
 from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.grad_fn import FREED, Packed, SavedOut, modified
-from tracecomp.eager.modes import modes, no_grad
+from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tangents import has_tangent, held_tangents, set_tangent, tangent, without_levels
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node, TensorBase
@@ -193,7 +193,7 @@ class Function:
             args, kwargs = _with_defaults(cls.forward, args, kwargs)
         dual = use.begun and modes.levels and has_tangent(args)
         ctx = FunctionCtx()
-        edges = tuple(gradient_edge(a) if modes.grad and isinstance(a, Tensor) else None for a in args)
+        edges = tuple(gradient_edge(a) if grad_enabled() and isinstance(a, Tensor) else None for a in args)
         ctx.needs_input_grad = tuple(isinstance(a, Tensor) and a.requires_grad for a in args)
         mapping = modes.recorder is not None and modes.recorder.maps_functions
         if mapping:

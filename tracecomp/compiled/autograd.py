@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -35,8 +35,9 @@ class Freed(Node):
 class CompiledNode(Node):
     """``grad_fn`` of the results of a compiled call.
 
-    ``derivative`` gives the compiled backward graph. ``again`` gives the backward pass as a differentiable compiled
-    function. It is None for a call whose ``sizes`` differ from the recorded ones. A result that is an ancestor of other
+    ``derivative`` gives the compiled backward graph. ``again`` gives the backward pass as a compiled function over the
+    eager nodes. It serves passes that are differentiated, and those with gradients of some results only. It is None for
+    a call whose ``sizes`` differ from the recorded ones. A result that is an ancestor of other
     results has a separate node in ``inner``, whose gradients pass on to this node. ``take_apart`` replaces this node by
     the eager nodes, and the ``inner`` nodes then lead to those. It runs once a program observes the gradient of such a
     result, now or in a pass that will be differentiated. It also runs if a mode must see each operator of a backward
@@ -95,22 +96,33 @@ class CompiledNode(Node):
         self.apart = True
         self.saved, self.history = [], []
 
+    def _is_partial(self, present: Set[int]) -> bool:
+        """Whether an input leads to results with and without gradients.
+
+        The backward graph adds up what all results contribute. Zeros for a missing gradient would add ``0 * x``, which
+        is NaN for infinite ``x``. They would also run a ``Function`` that eager mode skips.
+        """
+        return any(not roots <= present and not roots.isdisjoint(present) for roots in self.split.leading)
+
     def release(self) -> None:
-        if not self.apart:
+        # Nodes without values to free may run again, as in eager mode.
+        if not self.apart and self.split.history.keeps:
             self.saved = None
             self.history = []
 
     def backward(self, grads: Grads) -> Grads:
         if self.saved is None:
             raise RuntimeError(FREED)
-        if (modes.grad and self.again is None) or _is_watched(grads):
+        present = {k for k, g in enumerate(grads) if g is not None}
+        by_node = modes.grad or self._is_partial(present)
+        if (by_node and self.again is None) or _is_watched(grads):
             self.take_apart()
         if self.refused is not None:
             raise RuntimeError(self.refused)
         if self.apart:
             return grads
         like = next(g for g in grads if g is not None)
-        if modes.grad:
+        if by_node:
             assert self.again is not None
             ends = [None if e is None else _end(e) for e in self.edges]
             results = [_end((self, k)) for k in range(len(self.out_types))]
@@ -123,9 +135,9 @@ class CompiledNode(Node):
         runner = self.derivative()
         outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in runner.graph.outputs]
         runner.run([*saved, *given], outputs)
-        present = {k for k, g in enumerate(grads) if g is not None}
         pairs = zip(self.split.wanted, self.split.leading, strict=True)
-        # An input that only leads to results without gradients has none, which differs from zeros.
+        # An input that only leads to results without gradients has none, which differs from zeros. The zeros above are
+        # given to results whose inputs have no others.
         return [None if n is None or roots.isdisjoint(present) else like._wrap(outputs[n]) for (_, n), roots in pairs]
 
 

@@ -114,7 +114,9 @@ class CallDispatcher:
             if held == len(recording.predicates):  # the call is done
                 self._fitted(entry, leaves)
                 return found
-            # Nothing was changed yet, so that another recording may be tried.
+            # Nothing was changed yet. An eager call repeats an error, and its writes before; else try other recordings.
+            if held < 0 and not recording.may_be_left:
+                return self.fn(*args, **kwargs)
             if held < 0:
                 reason = f"on a path already recorded: {found}"
                 continue

@@ -155,7 +155,7 @@ class _Writer:
         memory, kept = self.r.finish(
             count=len(self.leaves), entry=self.executable.entry, numbers=numbers, finish=finish,
             unlocked=int(loops or self.parallel or held + self.arena_bytes > SMALL),
-            pool=int(threads.POOL.ctypes.data), threads=self.threads, failed=Held(self.executable.fail),
+            pool=int(threads.POOL.ctypes.data), threads=self.threads,
             prepared=prepared, modes_version=known,
         )  # fmt: skip
         return memory, kept, self.plan

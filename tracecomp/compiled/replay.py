@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import TracecompError
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make, Native
@@ -147,8 +148,8 @@ class Plan:
     def call(self, leaves: Leaves, given: Arguments = ((), {})) -> tuple[int, Any]:
         """Run on argument ``leaves``: how many predicates held, and the results.
 
-        When a predicate does not hold, its value takes the place of the results, and nothing outside was written. On a
-        path that may be another call's the program can also fail: then there is the error, and -1.
+        When a predicate does not hold, its value takes the place of the results, and nothing outside was written. If
+        the program fails, the error takes their place, with -1, and nothing was written either.
         """
         if self._checked:
             self.recording.guards.verify()
@@ -168,10 +169,10 @@ class Plan:
             uninterrupted.allow_in_loops(True)
             runner.run(arrays, outputs, seen)
             uninterrupted.allow_in_loops(False)
-        except (IndexError, RuntimeError) as error:
-            if recording.may_be_left:
-                return -1, error
+        except TracecompError:
             raise
+        except (IndexError, RuntimeError) as error:
+            return -1, error
         for k, (out, seen, *_) in enumerate(recording.predicates):
             now = outputs[out].tolist()
             if not same_value(now, seen):

@@ -68,7 +68,7 @@ def track(op: Op, operands: tuple[Any, ...], attrs: Attrs, arrays: list[Any], ou
         edges.append(edge)
     if not tracked:
         return
-    if inference:
+    if inference and not modes.takes_inference:
         raise RuntimeError(
             "Inference tensors cannot be saved for backward. Please do not use Tensors created in inference mode in "
             "computation tracked by autograd. To work around this, you can make a clone to get a normal tensor and use "

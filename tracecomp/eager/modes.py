@@ -17,6 +17,8 @@ class Modes(threading.local):
 
     grad: bool = True
     inference: bool = False
+    grad_asked: bool = False  # gradients were enabled inside inference mode, which records none
+    takes_inference: bool = False  # a transform differentiates: inference tensors are constants
     anomaly: bool = False
     check_nan: bool = True  # whether anomaly mode looks for NaN in gradients
     backward_pass: Any = None  # the pass that runs: hooks ask which nodes it has
@@ -123,8 +125,12 @@ class _GradMode(ContextDecorator):
         return self if fn is None else self(fn)
 
     def __enter__(self) -> None:
-        before_of(self)["grad"] = modes.grad
-        modes.grad = self.mode
+        before_of(self).update(grad=modes.grad, grad_asked=modes.grad_asked)
+        _set_grad(self.mode)
+
+
+def _set_grad(mode: bool) -> None:
+    modes.grad, modes.grad_asked = mode and not modes.inference, mode and modes.inference
 
 
 class no_grad(_GradMode):
@@ -148,8 +154,8 @@ class unrecorded(ContextDecorator):
 
 
 _UNSEEN: dict[str, Any] = {
-    "grad": False, "inference": False, "anomaly": False, "recorder": None, "watch": None, "place": None,
-    "function_modes": (), "undispatched": True, "save_hooks": (), "levels": (),
+    "grad": False, "inference": False, "grad_asked": False, "anomaly": False, "recorder": None, "watch": None,
+    "place": None, "function_modes": (), "undispatched": True, "save_hooks": (), "levels": (),
 }  # fmt: skip
 
 
@@ -168,14 +174,15 @@ class set_grad_enabled(ContextDecorator):
     def __init__(self, mode: bool) -> None:
         if not isinstance(mode, bool):
             raise TypeError(f"set_grad_enabled(): argument 'mode' (position 1) must be bool, not {type(mode).__name__}")
-        before_of(self)["grad"] = modes.grad
-        self._mode = modes.grad = mode
+        before_of(self).update(grad=modes.grad, grad_asked=modes.grad_asked)
+        self._mode = mode
+        _set_grad(mode)
 
     def __enter__(self) -> None:
-        modes.grad = self._mode
+        _set_grad(self._mode)
 
     def __call__(self, fn: Function) -> Function:
-        modes.grad = before_of(self)["grad"]
+        modes.__dict__.update(before_of(self))
         return super().__call__(fn)
 
     def _fresh(self) -> set_grad_enabled:
@@ -200,18 +207,38 @@ class inference_mode(ContextDecorator):
     _mode: bool
 
     def __enter__(self) -> None:
-        before_of(self).update(inference=modes.inference, grad=modes.grad, levels=modes.levels)
-        modes.inference, modes.grad = self._mode, not self._mode
+        before_of(self).update(
+            inference=modes.inference, grad=modes.grad, grad_asked=modes.grad_asked, levels=modes.levels
+        )
+        modes.inference, modes.grad, modes.grad_asked = self._mode, not self._mode, False
         if self._mode:  # forward derivatives end here too, other than in ``no_grad``
             modes.levels = ()
+            # Tensors made from here on lack the history that a transform around this block needs.
+            modes.takes_inference = False
 
     def _fresh(self) -> Any:
         return inference_mode(self._mode)
 
 
+class differentiating(ContextDecorator):
+    """Surround a transform's function: inference mode ends, and inference tensors are constants. Record ``history``."""
+
+    def __init__(self, history: bool) -> None:
+        self._history = history
+
+    def __enter__(self) -> None:
+        names = ("grad", "inference", "grad_asked", "takes_inference")
+        before_of(self).update({name: getattr(modes, name) for name in names})
+        modes.inference, modes.grad_asked, modes.takes_inference = False, False, True
+        modes.grad = modes.grad or self._history
+
+    def _fresh(self) -> differentiating:
+        return differentiating(self._history)
+
+
 def grad_enabled() -> bool:
-    """Whether operations record gradients in this thread."""
-    return modes.grad
+    """Whether gradients are enabled in this thread. Inference mode records none, even then."""
+    return modes.grad or modes.grad_asked
 
 
 def is_inference_mode_enabled() -> bool:

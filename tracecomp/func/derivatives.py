@@ -12,7 +12,7 @@ from tracecomp.autograd.api import grad as gradients_of
 from tracecomp.autograd.forward_ad import dual
 from tracecomp.base.errors import type_name
 from tracecomp.eager.grad_fn import AccumulateGrad
-from tracecomp.eager.modes import enable_grad
+from tracecomp.eager.modes import differentiating
 from tracecomp.eager.rng import default_generator
 from tracecomp.eager.tangents import Level, apart, tangent
 from tracecomp.eager.tensor import Tensor
@@ -86,8 +86,10 @@ class _Inputs:
             if x.requires_grad:
                 self.inputs.append(prim.reshape(x, shape=tuple(x.shape)))
             else:
-                self.inputs.append(apart(x, False).requires_grad_())
-                self.fresh.add(self.inputs[-1])
+                fresh = apart(x, False)
+                fresh._inference = False
+                self.inputs.append(fresh.requires_grad_())
+                self.fresh.add(fresh)
 
     @property
     def value(self) -> Any:
@@ -131,7 +133,7 @@ def grad_and_value(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> F
 
     @functools.wraps(func)
     def run(*args: Any, **kwargs: Any) -> Any:
-        with enable_grad():
+        with differentiating(history=True):
             inputs = _Inputs(_chosen(argnums, args))
             output = func(*_replaced(argnums, args, inputs.value), **kwargs)
             output, aux = _with_aux("grad_and_value(f)(*args)", output, has_aux)
@@ -172,7 +174,7 @@ def grad(func: Func, argnums: Argnums = 0, has_aux: bool = False) -> Func:
 
 def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
     """``(func(*primals), vjp_fn)``: ``vjp_fn(cotangents)`` is the tuple of vector-Jacobian products."""
-    with enable_grad():
+    with differentiating(history=True):
         inputs = _Inputs(primals)
         outs, structure, aux = _tensors("vjp(f, *primals)", func(*inputs.value), has_aux)
 
@@ -180,7 +182,7 @@ def vjp(func: Func, *primals: Any, has_aux: bool = False) -> Any:
         given: list[Any] = []
         if flatten(cotangents[0] if len(cotangents) == 1 else cotangents, given) != structure:
             raise RuntimeError("vjp_fn: expected cotangents of the same structure as the outputs")
-        with enable_grad():
+        with differentiating(history=True):
             found = inputs.shaped(gradients(outs, inputs.inputs, given))
         return found
 
@@ -210,7 +212,7 @@ def jvp(func: Func, primals: tuple[object, ...], tangents: tuple[object, ...], *
     if flatten(tangents, given) != structure:
         raise RuntimeError("jvp(f, primals, tangents): Expected primals and tangents to have the same structure")
     _check_tangents("jvp(f, primals, tangents)", leaves, given)
-    with Level() as level:
+    with differentiating(history=False), Level() as level:
         duals = [dual(x, t, level) for x, t in zip(leaves, given, strict=True)]
         output = func(*unflatten(structure, duals))
         outs, structure, aux = _tensors("jvp(f, primals, tangents)", output, has_aux)

@@ -69,8 +69,10 @@ def _with_axis(x: Tensor, axis: int) -> tuple[int, ...]:
 
 
 def _first(x: Tensor, axis: int) -> Tensor:
-    """The first example, copied to new memory."""
+    """The first example, copied to new memory; zeros if there is none."""
     with unrecorded():
+        if x._data.shape[axis] == 0:
+            return Tensor._wrap(np.zeros((*x._data.shape[:axis], *x._data.shape[axis + 1 :]), x._data.dtype))
         return Tensor._wrap(np.array(x._data.take(0, axis=axis)))
 
 

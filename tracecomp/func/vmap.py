@@ -1,8 +1,8 @@
 """``vmap``: a function of one example as a function of a batch.
 
-The function runs once, on the first example, and is recorded; the graph is then run for all examples with one more axis
-(``batching``). Any Python inside is supported, and the result is ordinary tensor code: eager, recorded by ``compile``,
-differentiable.
+The function runs once, on the first example, and is recorded. An empty batch has an example of zeros. The graph is then
+run for all examples with one more axis (``batching``). Any Python inside is supported, and the result is ordinary
+tensor code: eager, recorded by ``compile``, differentiable.
 """
 
 from __future__ import annotations
@@ -76,8 +76,6 @@ def _batch_size(leaves: Sequence[object], dims: Sequence[int | None]) -> int:
             f"vmap: Expected all tensors to have the same size in the mapped dimension, got sizes {sizes} for the "
             "mapped dimension"
         )
-    if sizes[0] == 0:
-        raise ValueError("vmap: there are no examples: the mapped dimension has size 0")
     return sizes[0]  # type: ignore[no-any-return]
 
 

@@ -148,7 +148,7 @@ def test_nothing_is_written_when_one_position_is_out_of_range(count: int) -> Non
         for wrong in {0, count // 2, count - 1} if count else set():
             bad = good.clone()
             bad[wrong] = 300
-            with pytest.raises(IndexError):
+            with pytest.raises((IndexError, RuntimeError)):
                 run(x, bad)
             assert bank.sum().item() == 0
 

@@ -331,7 +331,6 @@ class _CallStub(CallGuards):
 
     def _call(self) -> str:
         a = Assembler()
-        argument = a.let("alloca ptr")
         record, holder, objects = self._found(a)
         # Referenced, as Python code that runs during the call may drop the recording.
         a.do(f"call void @Py_IncRef(ptr {holder})")
@@ -346,7 +345,7 @@ class _CallStub(CallGuards):
         a.block("run")
         a.do(f"call void @tc.prepared(ptr {objects}, ptr {record})")
         step = a.let(f"call i64 @tc.run(ptr {record})")
-        # The entry recorded a failed step: Python raises its error.
+        # The entry recorded a failed step and wrote no state: Python makes the call again, eagerly.
         a.need(a.same(step, "0", "i64"), "failed")
         value = a.let(f"call ptr @tc.result(ptr {objects}, ptr {record})")
         a.store("i64", a.let(f"add i64 {a.load('i64', record, header('calls'))}, 1"), record, header("calls"))
@@ -355,13 +354,7 @@ class _CallStub(CallGuards):
         a.block("failed")
         # A handler of a signal may have raised (``threads.pauses``).
         a.need(a.same(a.let("call ptr @PyErr_Occurred()"), "null"), "error")
-        reported = a.current
-        number = a.let(f"call ptr @PyLong_FromLongLong(i64 {step})")
-        a.store("ptr", number, argument)
-        report = a.load("ptr", record, header("failed"))
-        error = a.let(f"call ptr @PyObject_Vectorcall(ptr {report}, ptr {argument}, i64 1, ptr null)")
-        a.do(f"call void @Py_DecRef(ptr {number})")
-        a.go("done")
+        a.go("miss")
         a.block("error")
         a.go("done")
         a.block("miss")
@@ -370,7 +363,7 @@ class _CallStub(CallGuards):
         a.do(f"call void @Py_DecRef(ptr {holder})")
         a.go("general")
         a.block("done")
-        returned = a.let(f"phi ptr [ {value}, %{succeeded} ], [ {error}, %{reported} ], [ null, %error ]")
+        returned = a.let(f"phi ptr [ {value}, %{succeeded} ], [ null, %error ]")
         a.store("i64", "0", record, header("busy"))
         a.do(f"call void @Py_DecRef(ptr {holder})")
         a.do(f"ret ptr {returned}")

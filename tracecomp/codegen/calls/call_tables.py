@@ -62,12 +62,12 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 
 HEADER = (
     "objects", "thread_version", "modes", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls",
-    "unlocked", "pool", "threads", "numbers", "failed", "finish", "prepared",
+    "unlocked", "pool", "threads", "numbers", "finish", "prepared",
     *[f"{name}.{end}" for name in TABLES for end in ("first", "end")],
 )  # fmt: skip
 """The words at the start of a record.
 
-* ``step``: where the entry writes the number of a failed step, with which ``failed`` is then called.
+* ``step``: where the entry writes the number of a failed step; the call is then left to Python.
 * ``unlocked``: whether to release the interpreter lock, and to acquire the ``pool`` if there are several ``threads``.
 * ``numbers``: the count of results (-1: a single result that is not in a tuple).
 * ``finish``: builds the return value from their tuple, if it is not null.

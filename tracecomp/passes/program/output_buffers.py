@@ -5,7 +5,7 @@ An output in the memory of an input is an in-place update (buffer donation).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from tracecomp.ir.graph import Graph, Node, Value
@@ -71,9 +71,10 @@ class _Search:
         self.reads = {g: values_read(g, partition) | _operands(g) for g in partition.groups}
         self.place = {g: n for n, g in enumerate(partition.groups)}
         self.last_read = {v: n for n, g in enumerate(partition.groups) for v in self.reads[g]}
+        self.constants = {i.value for i in graph.inputs if i.role == "constant"}
         # The last kernel group that an interrupt can end (``codegen.threads.pauses``): no state is written until then.
         self.interruptible = max((n for g, n in self.place.items() if _is_unbounded(g)), default=-1)
-        self.constants = {i.value for i in graph.inputs if i.role == "constant"}
+        self.fallible = self._last_check()
         self.inputs = {i.value for i in graph.inputs}
         self.shown = {buffer_of(o.value) for o in graph.outputs}
         self.producer = {partition.memory(v): g for g in partition.groups for v in partition.stored[g]}
@@ -124,7 +125,8 @@ class _Search:
 
     def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
         """Whether ``group`` may store ``value`` over ``target``: ``target`` has no later or other reader."""
-        if not self.within and target in self.inputs and self.place[group] <= self.interruptible:
+        place = self.place[group]
+        if not self.within and target in self.inputs and (place <= self.interruptible or place < self.fallible):
             return False
         # Three conditions. The old contents are not read after this kernel, and no output is the old contents. Within
         # the kernel each element is read before, and only for, its replacement. First: later kernels.
@@ -144,6 +146,33 @@ class _Search:
         return not group.has_reduction and all(
             reads_aligned(v, target, inside, self.partition.materialized_views) for v in self.partition.stored[group]
         )
+
+    def _last_check(self) -> int:
+        """The place of the last kernel group that may be the first to raise.
+
+        Until then no state is written: a call that raises leaves it unchanged, and eager mode repeats the call. An
+        index that an earlier group has checked, as a gradient's is by the forward pass, does not count.
+        """
+        checked: set[object] = set()
+        last = -1
+        for group, place in self.place.items():
+            new = {c for node in group.nodes for c in self._checks(node)} - checked
+            if new:
+                checked |= new
+                last = place
+        return last
+
+    def _checks(self, node: Node) -> Iterator[object]:
+        """Yield the checks of ``node``: an index and its limit, a divisor, or a matrix."""
+        if node.op.kind == "control":
+            bodies = [a for a in node.attrs.values() if isinstance(a, Graph)]
+            yield from ((node, c) for body in bodies for n in body.live_nodes() for c in self._checks(n))
+        elif self._may_fail(node):
+            yield buffer_of(node.inputs[1]), "divisor" if "axis" not in node.attrs else _limit(node)
+        elif node.op.name in ("put", "scatter") and node.inputs[1] not in self.constants:
+            yield buffer_of(node.inputs[1]), _limit(node)
+        elif node.op.name in ("lu_factor", "cholesky"):
+            yield node
 
     def _may_fail(self, node: Node) -> bool:
         """Whether arguments of the call can make ``node`` raise."""
@@ -199,6 +228,12 @@ def _operands(group: Group) -> set[Value]:
     if group.kind not in ("imperative", "control"):
         return set()
     return {buffer_of(v) for v in group.nodes[0].inputs}
+
+
+def _limit(node: Node) -> int:
+    """The size of the axis that ``node`` indexes."""
+    axis: int = node.attrs["axis"]
+    return node.inputs[0].shape[axis]
 
 
 def _is_unbounded(group: Group) -> bool:

@@ -17,7 +17,7 @@ import numpy as np
 from tracecomp.autograd.engine import run_backward
 from tracecomp.autograd.function import FunctionCtx, FunctionNode, tensors_within
 from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode, Packed, SavedOut, op_node
-from tracecomp.eager.modes import no_grad
+from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor, gradient_edge, wrap
 from tracecomp.eager.tensor_base import Edge, Grads, Node, TensorBase, View
 from tracecomp.ir.graph import Graph, Input, Output, Value
@@ -77,7 +77,7 @@ class Template:
         del self._recorder, self._sized_nodes, self._values, self._targets, self._numbers
 
     def backward(self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads, results: Sequence[Edge]) -> Grads:
-        """Return the gradients at ``ends``, one per target, of ``grads`` at the roots, with a history.
+        """Return the gradients at ``ends``, one per target, of ``grads`` at the roots, with a history in grad mode.
 
         The history leads to ``results`` of the roots themselves, if backward reads them.
         """
@@ -89,7 +89,7 @@ class Template:
                 node.behind = {**(node.behind or {}), number: (weakref.ref(edge[0]), edge[1])}
         pairs = [(r, cast("Tensor", g)) for r, g in zip(roots, grads, strict=True) if g is not None]
         found = run_backward(
-            [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=True,
+            [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=modes.grad,
             targets=[e for e in ends if e is not None], accumulate=False, inside=True,
         )  # fmt: skip
         return [None if e is None else found.get(e) for e in ends]

@@ -32,8 +32,8 @@ from tracecomp.record.guards.snapshots import (
 )
 from tracecomp.record.pytree import Leaves
 
-_NAMES = ("gradient mode", "inference mode", "default dtype", "autocast")
-_LEFT = ("grad", "inference", "autocast", "default_places", *EAGER)
+_NAMES = ("gradient mode", "inference mode", "default dtype", "autocast", "gradients in inference mode")
+_LEFT = ("grad", "inference", "grad_asked", "autocast", "default_places", *EAGER)
 """Modes of the thread that a call may leave changed."""
 
 
@@ -64,8 +64,9 @@ class ModesGuard:
         return ", ".join(f"{n} is {a}" for n, a in zip(_NAMES, self.seen, strict=True))
 
     def native_row(self, rows: Rows) -> bool:
-        grad, inference, dtype, autocast = self.seen
-        for name, value in (("recorder", None), ("grad", grad), ("inference", inference), ("autocast", autocast)):
+        grad, inference, dtype, autocast, asked = self.seen
+        own = {"recorder": None, "grad": grad, "inference": inference, "autocast": autocast, "grad_asked": asked}
+        for name, value in own.items():
             rows.mode(name, value)
         for name in ("default_places", *EAGER):
             rows.mode(name, getattr(Modes, name))
@@ -90,7 +91,7 @@ def _set_modes(changed: Mapping[str, object]) -> None:
 
 
 def _modes() -> tuple[Any, ...]:
-    return (modes.grad, modes.inference, default_dtype(), modes.autocast)
+    return (modes.grad, modes.inference, default_dtype(), modes.autocast, modes.grad_asked)
 
 
 @dataclass(slots=True)

@@ -345,14 +345,14 @@ class SizedGraph(Graph):
         found = super().add(op, inputs, plain, None if types is None else [_plain_type(t) for t in types])
         node = found[0].node
         assert node is not None
+        # The interpreter runs graphs with types without arithmetic, such as uint16. It takes no padded arrays.
+        self.unclear |= any(v.dtype in STORAGE_DTYPES for v in (*inputs, *found))
         depends = any(_depends(v) for v in attrs.values())
         if not depends and not any(v in self.shapes for v in inputs):
             self.unclear |= node in self.attrs
             return found
-        # Padding has no operators on types without arithmetic, such as uint16, which eager kernels run: one size each.
         if any(v.dtype in STORAGE_DTYPES for v in (*inputs, *found)):
-            self.unclear = True
-            return found
+            return found  # no rule infers such a type
         known = [TensorType(v.dtype, self.shape(v)) for v in inputs]
         shapes = [t.shape for t in op.result_types(known, attrs)]
         if len(self._interned) == before:
