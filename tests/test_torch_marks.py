@@ -104,7 +104,9 @@ def test_traced_functions_run_once_and_go_on() -> None:
 
     traced = tracecomp.jit.trace(fn, (tracecomp.ones(2), 3))
     assert calls == [3] and traced(tracecomp.ones(2), 2).tolist() == [2, 2]
-    assert tracecomp.jit.freeze(tracecomp.jit.trace(fn, tracecomp.ones(2))).__wrapped__ is fn and calls == [3, 2, 1]
+    assert tracecomp.jit.trace(fn, tracecomp.ones(2)).__wrapped__ is fn and calls == [3, 2, 1]
+    with pytest.raises(RuntimeError, match="freeze"):
+        tracecomp.jit.freeze(traced)  # only modules, as in PyTorch
     module = tracecomp.nn.ReLU()
     traced = tracecomp.jit.trace_module(module, {"forward": tracecomp.ones(2)})
     assert tracecomp.jit.optimize_for_inference(traced) is module

@@ -300,7 +300,8 @@ def _callable(
         if found is not NOT_OVERRIDDEN:
             return found
         parameters.refuse(args, kwargs)
-        if 0 <= dtype_at < len(args) and isinstance(args[dtype_at], type):
+        # Classes of tensors, as ``torch.FloatTensor``, have a dtype.
+        if 0 <= dtype_at < len(args) and isinstance(args[dtype_at], type) and not hasattr(args[dtype_at], "dtype"):
             args = (*args[:dtype_at], dtype_argument(args[dtype_at], name), *args[dtype_at + 1 :])
         if rest in kwargs:
             args = (*args, kwargs.pop(rest))

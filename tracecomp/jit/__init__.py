@@ -197,8 +197,9 @@ def freeze(mod: T, *args: Any, **options: Any) -> T:
 
 
 def optimize_for_inference(mod: T, *args: Any, **options: Any) -> T:
-    """``mod``, a module that ``script`` or ``trace`` returned; RuntimeError for others."""
-    _check_scripted("optimize_for_inference", mod)
+    """``mod``, a module that ``script`` or ``trace`` returned; RuntimeError for what is no module."""
+    if not hasattr(mod, "named_modules"):
+        _check_scripted("optimize_for_inference", mod)
     return mod
 
 
