@@ -197,7 +197,7 @@ def freeze(mod: T, *args: Any, **options: Any) -> T:
 
 
 def optimize_for_inference(mod: T, *args: Any, **options: Any) -> T:
-    """``mod``, a module that ``script`` or ``trace`` returned; RuntimeError for what is no module."""
+    """``mod``, a module that ``script`` or ``trace`` returned; RuntimeError for functions and other objects."""
     if not hasattr(mod, "named_modules"):
         _check_scripted("optimize_for_inference", mod)
     return mod

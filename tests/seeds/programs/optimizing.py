@@ -72,7 +72,7 @@ def groups_and_learning_rates(run):
     try:
         torch.optim.SGD([{"parameters": biases, "weight_decay": 0}], lr=1e-2)
     except KeyError as error:
-        misnamed = str(error)
+        misnamed = "params" in str(error)
     biases = (param for name, param in model.named_parameters() if name[-4:] == "bias")
     parameters = [{"params": biases, "weight_decay": 0, "lr": 0.1}, {"params": others}]
     optimizer = torch.optim.SGD(parameters, lr=1e-2, momentum=0.9, weight_decay=1e-4)
