@@ -8,6 +8,7 @@ import itertools
 import warnings
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -268,3 +269,33 @@ def test_a_list_of_numbers_that_gets_shorter_is_no_error() -> None:
                 run(torch.ones(3), n)
         seen.append(log)
     assert seen[1] == seen[0]
+
+
+def test_a_call_that_deletes_a_missing_attribute_changes_nothing_after_it() -> None:
+    def step(x: Any, s: Any) -> Any:
+        del s.items
+        s.t.mul_(2)
+        return s.t * x
+
+    found = []
+    for fn in (step, torch.compile(step)):
+        s, results = SimpleNamespace(items=[1], t=torch.ones(2)), []
+        for _ in range(3):
+            try:
+                results.append(fn(torch.ones(2), s).tolist())
+            except AttributeError as error:
+                results.append(str(error))
+        found.append((results, s.t.tolist()))
+    assert found[0] == found[1]
+
+
+def test_followed_numbers_on_tensors_are_plain() -> None:
+    def step(x: Any, n: int) -> Any:
+        x.mark = n
+        return torch.zeros(n), x * x.mark
+
+    compiled = torch.compile(step)
+    for n in (1, 2, 2, 3, 4, 3):
+        x: Any = torch.ones(3)
+        compiled(x, n)
+        assert type(x.mark) is int and x.mark == n

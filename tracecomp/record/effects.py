@@ -48,6 +48,11 @@ def put_plain(effects: list[Effect], given: Given) -> None:
     for effect in effects:
         if effect.owner is not None:
             _replace(effect.owner.now(given), seen)
+        elif effect.apply is setattr:  # an attribute of a tensor
+            args: tuple[Any, ...] = effect.args
+            t, name, value = args
+            if getattr(t, name, None) is value:
+                setattr(t, name, _plain(value, seen))
     effects.clear()
 
 

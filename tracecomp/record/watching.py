@@ -58,6 +58,10 @@ class Watching(Protocol):
         """Containers that the call changes, as they were before."""
 
     @property
+    def written(self) -> set[tuple[int, Any]]:
+        """Writes of the call: identities of objects, and steps."""
+
+    @property
     def changes(self) -> Changing: ...
 
     def consume_state(self, owner: object) -> None: ...
