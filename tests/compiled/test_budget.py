@@ -34,7 +34,7 @@ def costs(monkeypatch: pytest.MonkeyPatch) -> Costs:
                 now[0] += making
                 yield
 
-        def slow_eagerly(self: Budget, fn: Any, args: Any, kwargs: Any, rent: Any = None) -> Any:
+        def slow_eagerly(self: Budget, fn: Any, args: Any, kwargs: Any, rent: Any) -> Any:
             def slow(*args: Any, **kwargs: Any) -> Any:
                 now[0] += eager
                 return fn(*args, **kwargs)

@@ -14,7 +14,6 @@ import random
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -95,7 +94,7 @@ class World:
         self.torch = torch
         self.space: dict[str, Any] = {"torch": torch, "np": np, "__name__": "ambient"}
         exec(compile(SETUP + p.text(), "<ambient>", "exec"), self.space)
-        self.step: Callable[..., Any] = self.space["step"]
+        self.step: Any = self.space["step"]
         self.shared = None if p.shared == "new" else SimpleNamespace()
         self.keeps = p.shared == "kept"
         if compiled:
@@ -132,7 +131,7 @@ class World:
 
     def served(self) -> int:
         """How many calls the recordings of the compiled function have served."""
-        return sum(e.calls() for e in self.step.entries)  # type: ignore[attr-defined]
+        return sum(e.calls() for e in self.step.entries)
 
     def _shared(self, y: Any) -> SimpleNamespace:
         """The object ``s`` of a call."""

@@ -271,7 +271,17 @@ def test_a_list_of_numbers_that_gets_shorter_is_no_error() -> None:
     assert seen[1] == seen[0]
 
 
-def test_a_call_that_deletes_a_missing_attribute_changes_nothing_after_it() -> None:
+class WithItems:
+    """A class whose objects have the attribute in a slot."""
+
+    __slots__ = ("items", "other", "t")
+
+    def __init__(self, items: Any, t: Any) -> None:
+        self.items, self.t = items, t
+
+
+@pytest.mark.parametrize("made", [SimpleNamespace, WithItems])
+def test_a_call_that_deletes_a_missing_attribute_changes_nothing_after_it(made: Any) -> None:
     def step(x: Any, s: Any) -> Any:
         del s.items
         s.t.mul_(2)
@@ -279,12 +289,13 @@ def test_a_call_that_deletes_a_missing_attribute_changes_nothing_after_it() -> N
 
     found = []
     for fn in (step, torch.compile(step)):
-        s, results = SimpleNamespace(items=[1], t=torch.ones(2)), []
+        s, results = made(items=[1], t=torch.ones(2)), []
         for _ in range(3):
             try:
                 results.append(fn(torch.ones(2), s).tolist())
             except AttributeError as error:
                 results.append(str(error))
+            s.other = 1  # as many attributes as before
         found.append((results, s.t.tolist()))
     assert found[0] == found[1]
 

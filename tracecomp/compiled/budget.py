@@ -19,8 +19,8 @@ class Budget:
 
     A served call saves at most the time of an eager one. So more is made only while
     ``spent <= served * eager``: then the total is at most twice that of eager calls, beyond the first ``FREE``.
-    ``closed``: nothing more is recorded.
-    This is the rent-or-buy rule (Karlin et al. 1988, "Competitive snoopy caching").
+    ``closed``: nothing more is made but what eager calls have paid for (``Rent``).
+    Both are the rent-or-buy rule (Karlin et al. 1988, "Competitive snoopy caching").
     """
 
     def __init__(self) -> None:
@@ -47,16 +47,15 @@ class Budget:
         return not self.closed and (self.made < FREE or self.spent <= won)
 
     def eagerly(
-        self, fn: Callable[..., Any], args: tuple[object, ...], kwargs: Mapping[str, object], rent: Rent | None = None
+        self, fn: Callable[..., Any], args: tuple[object, ...], kwargs: Mapping[str, object], rent: Rent
     ) -> Any:
-        """Make a call that is not recorded or compiled, and note how long it takes."""
+        """Make a call that is not recorded or compiled, and count its time as ``rent``."""
         start = clock()
         result = fn(*args, **kwargs)
         seconds = clock() - start
         self._eager += seconds
         self.declined += 1
-        if rent is not None:
-            rent.paid += seconds
+        rent.paid += seconds
         return result
 
     def buys(self, rent: Rent, served: int) -> bool:

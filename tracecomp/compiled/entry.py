@@ -21,18 +21,17 @@ class Entry:
     follows: bool
     plan: Plan | None = None
     fast: tuple[Any, ...] | None = None
-    state: StateCheck | None = None
     rent: Rent = field(default_factory=Rent)
     slow_calls: int = 0
     told: int = 0
 
     def watch_state(self, code: Code) -> None:
         """Compare the state outside in native code from now on, as far as possible."""
-        if self.state is None:
-            reads = self.recording.guards.reads
-            self.state = reads.natively = StateCheck(reads, code)
-        if self.state.differs:
-            self.state.update()
+        reads = self.recording.guards.reads
+        if reads.natively is None:
+            reads.natively = StateCheck(reads, code)
+        if reads.natively.differs:
+            reads.natively.update()
 
     def calls(self) -> int:
         """How many calls the recording has served."""

@@ -13,7 +13,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.record.container_reads import stream
 from tracecomp.record.guards.lookup import inherited, is_key
 from tracecomp.record.guards.ownership import is_program_function
-from tracecomp.record.guards.read_steps import Attribute, Entry, Names, Slot
+from tracecomp.record.guards.read_steps import Attribute, Entry, Presence, Slot
 from tracecomp.record.guards.snapshots import MISSING, plain_value
 from tracecomp.record.watching import Watching
 
@@ -76,10 +76,10 @@ def delete_attribute(observer: Watching, owner: object, name: str) -> None:
     if not is_program_function(inherited(type(stored), "__delete__")):
         step = Slot(name) if type(stored).__name__ == "member_descriptor" else Attribute(name)
         read = observer.known.get(id(owner))
-        if read is not None and not any(key == id(owner) for key, _ in observer.written):
-            # Without the attribute, the call ends here: the recording would change what comes after.
-            names = Names(None)
-            observer.step(read, names, names.fetch(owner), f"names of attributes of {type(owner).__name__}")
+        if read is not None and (id(owner), step.same()) not in observer.written:
+            # Without the attribute, the program raises an error here and changes nothing after it.
+            presence = Presence(step)
+            observer.step(read, presence, presence.fetch(owner), f"whether {type(owner).__name__} has {name}")
         observer.changes.change(owner, step, delattr, name)
 
 

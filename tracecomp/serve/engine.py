@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, suppress
+from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, replace
 
 from tracecomp.serve.batching import LOWEST_PRIORITY, Batcher
@@ -84,21 +84,12 @@ class ModelVersion:
 
     async def infer(self, request: Inference) -> list[TensorData]:
         """The outputs for a request. ServeError is the reason for none."""
-        status = 499  # the client has left
-        try:
-            outputs = await self._submit(request)
-            status = 200
-        except ServeError as error:
-            status = error.status
-            raise
-        finally:
-            self.metrics.answered(status)
-        return outputs
+        with self._counted():
+            return await self._submit(request)
 
     async def stream(self, request: Inference) -> AsyncGenerator[list[TensorData], None]:
         """The answers for a request, one after the other. ServeError may follow some of them."""
-        status = 499  # the client has left
-        try:
+        with self._counted():
             signature = self.signature
             inputs = signature.in_order(request.inputs)
             signature.check_outputs(request.wanted)
@@ -106,6 +97,13 @@ class ModelVersion:
             async with aclosing(answers):
                 async for outputs in answers:
                     yield outputs
+
+    @contextmanager
+    def _counted(self) -> Iterator[None]:
+        """Count a request by its status in the metrics."""
+        status = 499  # the client has left
+        try:
+            yield
             status = 200
         except ServeError as error:
             status = error.status

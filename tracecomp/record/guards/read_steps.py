@@ -113,6 +113,16 @@ class Slot(Step[object, str]):
         return rows.word(owner, self.key, value)
 
 
+class Presence(Step[object, SomeStep]):
+    """Whether the value of another step is there."""
+
+    def fetch(self, owner: object) -> Any:
+        return self.key.fetch(owner) is not MISSING
+
+    def same(self) -> tuple[type, Any]:
+        return type(self), self.key.same()
+
+
 class Held(Step[CellType, str]):
     """The contents of a closure cell."""
 

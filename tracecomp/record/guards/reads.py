@@ -7,8 +7,8 @@ a list that was replaced by an equal one is still valid.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence, Set
-from typing import Any
+from collections.abc import Iterator, Sequence, Set
+from typing import Any, Protocol
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.ownership import is_opened
@@ -151,6 +151,19 @@ class Read:
             yield from child.walk()
 
 
+class NativeComparison(Protocol):
+    """Compares most reads in native code with a state that fitted."""
+
+    differs: bool
+    """Whether the state was another since the last ``update``."""
+
+    def update(self) -> None:
+        """Compare with the present state from now on, as far as it fits."""
+
+    def __call__(self) -> Sequence[tuple[Read, object]] | None:
+        """The reads that Python has to compare, with their owners; None for all of them."""
+
+
 class Reads:
     """The guard on everything that the program was seen to read of the Python around it."""
 
@@ -163,8 +176,7 @@ class Reads:
         self.seen_arrays: set[int] = set()  # arrays among the arguments, by identity, that numpy reads or writes
         self.array_lines: set[int] = set()  # lines that read the contents of arrays among the arguments
         self._roots: dict[int, Read] = {}
-        self.natively: Callable[[], Sequence[tuple[Read, object]] | None] | None = None
-        """Compares most reads in native code: the reads that are left, with their owners, or None if one differs."""
+        self.natively: NativeComparison | None = None
 
     def root(self, value: object, where: str) -> Read:
         """The read of ``value``, a constant object."""
