@@ -11,8 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tracecomp
+from tracecomp.codegen.calls.call_tables import DICT_KEYS, DICT_VALUES, KEYS_KIND
 from tracecomp.eager.modes import modes
-from tracecomp.runtime.object_layout import Word, dictionaries_have_versions, dictionary_words
+from tracecomp.runtime.object_layout import (
+    EntryPlace,
+    Word,
+    dictionaries_have_versions,
+    dictionary_words,
+    entry_place,
+    word_at,
+)
 
 KEYS = ["a", "b", "c", "d", 1, (2,), None]
 VALUES = [object() for _ in range(4)]
@@ -153,3 +161,69 @@ def test_a_thread_has_entries_for_all_modes() -> None:
     thread.start()
     thread.join()
     assert found == [set()]
+
+
+def is_in_place(dictionary: dict[Any, Any], place: EntryPlace) -> bool:
+    """As native code compares it."""
+    keys, values = word_at(dictionary, DICT_KEYS), word_at(dictionary, DICT_VALUES)
+    return (
+        keys == place.keys
+        and word_at(keys, KEYS_KIND) % (1 << 32) == place.kind
+        and word_at(keys, place.key_at) == place.key_word
+        and values == place.values
+        and word_at(values or keys, place.value_at) == place.value_word
+    )
+
+
+MISSING = object()
+
+
+@settings(max_examples=300)
+@given(changes, changes, st.sampled_from(KEYS))
+def test_a_value_in_the_same_place_is_the_same(before: Any, after: Any, key: Any) -> None:
+    if dictionaries_have_versions():  # native code compares these, and dictionaries have other words
+        return
+    dictionary: dict[Any, Any] = {}
+    for step in before:
+        change(dictionary, *step)
+    place = entry_place(dictionary, key)
+    if place is None:  # a missing key, or much was deleted
+        return
+    was = dictionary[key]
+    assert is_in_place(dictionary, place)
+    for step in after:
+        change(dictionary, *step)
+        if is_in_place(dictionary, place):
+            assert dictionary.get(key, MISSING) is was
+
+
+@settings(max_examples=300)
+@given(names, names, st.booleans(), st.sampled_from(NAMES))
+def test_an_attribute_in_the_same_place_is_the_same(before: Any, after: Any, as_object: bool, name: str) -> None:
+    if dictionaries_have_versions():
+        return
+    one, other = Owner(), Owner()
+    for step in before:
+        change_attribute(one, other, *step)
+    own: Any = vars(one)
+    place = entry_place(own, name)
+    if place is None:
+        return
+    was = own.get(name, MISSING)
+    assert is_in_place(own, place)
+    for how, key, value in after:
+        if as_object:
+            change_attribute(one, other, how, key, value)
+        else:
+            change(own, how, key, value)
+        if is_in_place(own, place):
+            assert own.get(name, MISSING) is was
+
+
+def test_names_and_attributes_of_programs_have_places() -> None:
+    owner = Owner()
+    known = not dictionaries_have_versions()
+    for dictionary, name in ((globals(), "MISSING"), (vars(tracecomp), "relu"), (vars(owner), "a"), (vars(owner), "z")):
+        place = entry_place(dictionary, name)
+        assert not known or (place is not None and is_in_place(dictionary, place)), name
+    assert entry_place({}, "a") is entry_place({"a": 1}, "b") is None

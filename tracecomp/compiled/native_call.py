@@ -29,9 +29,11 @@ from tracecomp.runtime.call import Code, Held, Place, Record
 from tracecomp.runtime.object_layout import (
     dictionaries_have_versions,
     dictionary_words,
+    entry_place,
     field_offsets,
     objects_are_known,
 )
+from tracecomp.runtime.threadstate import MODES_KEY, thread_dictionary
 
 SMALL = 65536
 """Bytes of all memory of a call that keeps the interpreter lock."""
@@ -166,10 +168,16 @@ class _Writer:
         """Note the words of this thread's modes; their dictionary, or 0 if versions show its changes."""
         own = modes.__dict__
         names = {row[0].value for row in self.r.rows["modes"] if isinstance(row[0], Held)}
-        words = None if dictionaries_have_versions() else dictionary_words(own, names)
-        for w in words or ():
+        if dictionaries_have_versions():
+            return 0
+        words, thread = dictionary_words(own, names), thread_dictionary()
+        place = entry_place(thread, MODES_KEY)
+        if words is None or place is None or place.value_word != id(own):
+            return 0
+        for w in words:
             self.r.add("modes_words", *word_row(w))
-        return Held(own) if words else 0
+        self.r.add("thread", id(thread), *place)  # not kept alive: an ended thread frees its objects
+        return Held(own)
 
     def _threads(self) -> None:
         """Guard the number of threads, and that so many have been started: a forked child has none."""

@@ -16,7 +16,7 @@ from tracecomp.runtime import compiler
 from tracecomp.runtime.entry import MethodDef, builtin, load
 from tracecomp.runtime.library import add_functions
 from tracecomp.runtime.malloc import aligned_bytes
-from tracecomp.runtime.object_layout import this_interpreter
+from tracecomp.runtime.object_layout import dictionaries_have_versions, entry_place, this_interpreter
 from tracecomp.runtime.threadstate import MODES_KEY
 
 _METH_FASTCALL_KEYWORDS = 0x82
@@ -138,6 +138,8 @@ class Record:
 
     def finish(self, **words: Word) -> tuple[Array, list[Any]]:
         """Build the record: its memory, and the objects it keeps alive."""
+        if not dictionaries_have_versions():
+            self.rows["names"] = [_with_place(*r[:3]) for r in self.rows["names"]]
         sizes = [len(HEADER), *(len(rows) * len(TABLES[name]) for name, rows in self.rows.items())]
         memory = aligned_bytes(8 * sum(sizes)).view(np.uintp)
         start = int(memory.ctypes.data)
@@ -162,6 +164,16 @@ class Record:
             offset = call_tables.row(word.table, word.word) if word.word else 0
             return firsts[word.table] + 8 * len(TABLES[word.table]) * word.number + offset
         return word % (1 << 64)
+
+
+def _with_place(mapping: Word, key: Word, value: Word) -> tuple[Word, ...]:
+    """The row of an entry of a dictionary, with the place of its value if it is there."""
+    assert isinstance(mapping, Held) and isinstance(key, Held)
+    expected = value.value if isinstance(value, Held) else None
+    is_present = dict.__contains__(mapping.value, key.value)
+    as_expected = is_present == isinstance(value, Held) and dict.get(mapping.value, key.value) is expected
+    place = entry_place(mapping.value, key.value) if as_expected else None
+    return mapping, key, value, 0, *(place or (0,) * len(call_tables.PLACE))
 
 
 def take_calls(memory: Array) -> int:

@@ -144,6 +144,55 @@ class Word(NamedTuple):
     kept: tuple[object, ...] = ()
 
 
+class EntryPlace(NamedTuple):
+    """Words that tell where a dictionary has the value of a key; native code compares them in this order.
+
+    ``value_word`` is the address of the value, or tells that it is missing.
+    """
+
+    keys: int
+    kind: int
+    key_at: int
+    key_word: int
+    values: int
+    value_at: int
+    value_word: int
+
+
+def entry_place(dictionary: dict[Key, object], key: Key) -> EntryPlace | None:
+    """The place of the value of ``key``, or for attributes of its absence; None if there is none.
+
+    While the words are equal, so is the value. An equal key that is another object has no place. A missing key has one
+    only among the keys that attributes of several objects share, because these are never removed.
+    """
+    keys, values = word_at(dictionary, call_tables.DICT_KEYS), word_at(dictionary, call_tables.DICT_VALUES)
+    kind, first, size, count = _entries(keys)
+    if not 0 < count <= 2 * len(dictionary) + 30:
+        return None  # empty, or many were deleted, or the count is invalid
+    memory = (ctypes.c_char * (count * size)).from_address(keys + first)
+    words = np.frombuffer(memoryview(memory), np.uint64)
+    numbers = np.flatnonzero(words[:: size // 8] == id(key)).tolist()
+    if not numbers:
+        # Another key changes the number of keys. The first word of the values has the number of attributes.
+        absent = (
+            EntryPlace(keys, kind, call_tables.KEYS_COUNT, count, values, 0, word_at(values, 0)) if values else None
+        )
+        return None if dict.__contains__(dictionary, key) else absent
+    at = first + size * numbers[0]
+    value_at = 8 + 8 * numbers[0] if values else at + 8
+    place = EntryPlace(keys, kind, at, id(key), values, value_at, word_at(values or keys, value_at))
+    expected = id(dict.__getitem__(dictionary, key)) if dict.__contains__(dictionary, key) else 0
+    return place if place.value_word == expected else None
+
+
+def _entries(keys: int) -> tuple[int, int, int, int]:
+    """The kind of a dictionary's keys, the offset of the first one, the bytes of an entry, and the entries' number."""
+    kind = word_at(keys, call_tables.KEYS_KIND) % (1 << 32)
+    _, index_bits, has_strings, _ = kind.to_bytes(4, "little")
+    first, size = (0, 16) if has_strings else (8, 24)  # general keys begin with their hash
+    return kind, call_tables.KEYS_ENTRIES + (1 << index_bits) + first, size, word_at(keys, call_tables.KEYS_COUNT)
+
+
 def dictionary_words(dictionary: dict[Key, object], only: Container[Key] | None = None) -> list[Word] | None:
     """Words that are unchanged while a dictionary has the same items, in its order.
 
@@ -153,8 +202,7 @@ def dictionary_words(dictionary: dict[Key, object], only: Container[Key] | None 
     keys, values = word_at(dictionary, call_tables.DICT_KEYS), word_at(dictionary, call_tables.DICT_VALUES)
     if values:
         return _attribute_words(dictionary, keys, values)
-    _, index_bits, kind, *_ = word_at(keys, call_tables.KEYS_KIND).to_bytes(8, "little")
-    count = word_at(keys, call_tables.KEYS_COUNT)
+    _, first, size, count = _entries(keys)
     if count > 2 * len(dictionary) + 8:
         return None  # many were deleted, or the count is invalid
     words = [
@@ -163,9 +211,8 @@ def dictionary_words(dictionary: dict[Key, object], only: Container[Key] | None 
         Word(keys, call_tables.KEYS_COUNT, count),
     ]  # fmt: skip
     left = list(dictionary.items())[::-1]
-    first, size = (0, 16) if kind else (8, 24)  # general keys begin with their hash
     for n in range(count):
-        at = call_tables.KEYS_ENTRIES + (1 << index_bits) + n * size + first
+        at = first + n * size
         found = word_at(keys, at), word_at(keys, at + 8)
         if found[1] == 0:
             words.append(Word(keys, at + 8, 0))  # deleted
@@ -184,12 +231,11 @@ def _attribute_words(dictionary: dict[Key, object], keys: int, values: int) -> l
     Before the values is a word with their capacity and number, behind them their order, one byte each.
     """
     ours = call_tables
-    _, index_bits, *_ = word_at(keys, ours.KEYS_KIND).to_bytes(8, "little")
+    _, first, _, count = _entries(keys)
     capacity, size, *_ = word_at(values, 0).to_bytes(8, "little")
-    count = word_at(keys, ours.KEYS_COUNT)
     if size != len(dictionary) or not size <= count <= capacity:
         return None
-    numbers = {word_at(keys, ours.KEYS_ENTRIES + (1 << index_bits) + 16 * n): n for n in range(count)}
+    numbers = {word_at(keys, first + 16 * n): n for n in range(count)}
     order = 8 + 8 * capacity
     words = [
         Word(dictionary, ours.DICT_SIZE, size), Word(dictionary, ours.DICT_KEYS, keys),

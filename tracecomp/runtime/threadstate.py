@@ -11,6 +11,12 @@ MODES_KEY = "tracecomp.eager.modes"
 
 def know_thread(modes: Mapping[str, object]) -> None:
     """Make this thread's modes visible to native calls."""
+    thread_dictionary()[MODES_KEY] = modes
+
+
+def thread_dictionary() -> dict[str, object]:
+    """The present thread's dictionary."""
     get = ctypes.pythonapi.PyThreadState_GetDict
     get.restype = ctypes.c_void_p  # a borrowed reference, which py_object would release
-    ctypes.cast(get(), ctypes.py_object).value[MODES_KEY] = modes
+    own: dict[str, object] = ctypes.cast(get(), ctypes.py_object).value
+    return own

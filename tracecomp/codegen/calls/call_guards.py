@@ -16,9 +16,12 @@ from tracecomp.codegen.calls.call_tables import (
     ARRAY_ND,
     ARRAY_WEAK,
     C_CONTIGUOUS,
+    DICT_KEYS,
+    DICT_VALUES,
     DICT_VERSION,
     GLOBALS,
     GRADIENT,
+    KEYS_KIND,
     LAYOUT_BYTES,
     LAYOUT_DIMS,
     LAYOUT_ND,
@@ -119,32 +122,77 @@ class CallGuards:
     def _check_modes(self, a: Assembler) -> None:
         thread = a.let("call ptr @PyThreadState_GetDict()")
         a.need(a.let(f"icmp ne ptr {thread}, null"), "no")
-        with self._unless_unchanged(a, thread, "%record", header("thread_version")):
-            found = a.let(f"call ptr @PyDict_GetItem(ptr {thread}, ptr {self._object(a, 'modes_key')})")
-            a.need(a.let(f"icmp ne ptr {found}, null"), "no")
-            a.store("ptr", found, "%record", header("modes"))
-        modes = a.load("ptr", "%record", header("modes"))
         if self.python.versions:
-            with self._unless_unchanged(a, modes, "%record", header("modes_version")):
+            with self._unless_unchanged(a, "%record", header("thread_version"), thread):
+                a.store("ptr", self._modes_of(a, thread), "%record", header("modes"))
+            modes = a.load("ptr", "%record", header("modes"))
+            with self._unless_unchanged(a, "%record", header("modes_version"), modes):
                 self._check_each_mode(a, modes)
         else:
+            modes = self._modes_unless_known(a, thread)
             with self._unless_known(a, modes):
                 self._check_each_mode(a, modes)
 
+    def _modes_of(self, a: Assembler, thread: str) -> str:
+        found = a.let(f"call ptr @PyDict_GetItem(ptr {thread}, ptr {self._object(a, 'modes_key')})")
+        a.need(a.let(f"icmp ne ptr {found}, null"), "no")
+        return found
+
+    def _modes_unless_known(self, a: Assembler, thread: str) -> str:
+        """The modes of a thread: the recorded ones if the thread's dictionary still has them in the same place."""
+        look, done = a.name("look"), a.name("modes")
+        recorded = a.load("ptr", "%record", header("modes_version"))
+        a.need(a.let(f"icmp ne ptr {recorded}, null"), look)  # null: the next table is empty
+        with self._table(a, "thread") as r:
+            # The address alone does not suffice: a later thread's dictionary can have the address of an ended one's.
+            a.need(a.same(thread, self._word(a, "thread", r, "mapping")), look)
+            self._need_place(a, thread, "thread", r, look)
+        incoming = {a.current: recorded}
+        a.go(done)
+        a.block(look)
+        found = self._modes_of(a, thread)
+        incoming[a.current] = found
+        a.go(done)
+        a.block(done)
+        return a.phi("ptr", incoming)
+
     @contextmanager
-    def _unless_unchanged(self, a: Assembler, mapping: str, at: str, offset: int) -> Iterator[None]:
+    def _unless_unchanged(self, a: Assembler, at: str, offset: int, mapping: str) -> Iterator[None]:
         """Skip a dictionary lookup while the dictionary's version equals the last recorded one.
 
-        A version changes with every write to its dictionary, and no two dictionaries share one. If CPython keeps no
-        versions (``runtime/object_layout.py``), every call looks the dictionary up.
+        A version changes with every write to its dictionary, and no two dictionaries share one.
         """
-        if not self.python.versions:
-            yield
-            return
         version, seen = a.load("i64", mapping, DICT_VERSION), a.load("i64", at, offset)
         with a.when(a.let(f"icmp ne i64 {version}, {seen}")):
             yield
             a.store("i64", version, at, offset)
+
+    @contextmanager
+    def _unless_in_place(self, a: Assembler, table: str, r: str, mapping: str) -> Iterator[None]:
+        """Skip a dictionary lookup while the value is where it was. It may be in another place, and the same."""
+        look, done = a.name("look"), a.name("found")
+        self._need_place(a, mapping, table, r, look)
+        a.go(done)
+        a.block(look)
+        yield
+        a.go(done)
+        a.block(done)
+
+    def _need_place(self, a: Assembler, mapping: str, table: str, r: str, otherwise: str) -> None:
+        """Continue if a dictionary has a key's value where it was. Each word exists if the previous ones are as they
+        were: the dictionary's own words come first."""
+        keys = a.load("ptr", mapping, DICT_KEYS)
+        a.need(a.same(keys, self._word(a, table, r, "keys")), otherwise)
+        kind = a.same(a.load("i32", keys, KEYS_KIND), self._word(a, table, r, "kind", "i32"), "i32")
+        a.need(kind, otherwise)
+        key = a.load("ptr", keys, self._word(a, table, r, "key_at", "i64"))
+        a.need(a.same(key, self._word(a, table, r, "key_word")), otherwise)
+        values = a.load("ptr", mapping, DICT_VALUES)
+        a.need(a.same(values, self._word(a, table, r, "values")), otherwise)
+        # Without separate values, each one is next to its key.
+        base = a.let(f"select i1 {a.same(values, 'null')}, ptr {keys}, ptr {values}")
+        value = a.load("ptr", base, self._word(a, table, r, "value_at", "i64"))
+        a.need(a.same(value, self._word(a, table, r, "value_word")), otherwise)
 
     @contextmanager
     def _unless_known(self, a: Assembler, modes: str) -> Iterator[None]:
@@ -173,7 +221,8 @@ class CallGuards:
     def _check_names(self, a: Assembler) -> None:
         with self._table(a, "names") as r:
             mapping = self._word(a, "names", r, "mapping")
-            with self._unless_unchanged(a, mapping, r, row("names", "version")):
+            unchanged = self._unless_unchanged(a, r, row("names", "version"), mapping)
+            with unchanged if self.python.versions else self._unless_in_place(a, "names", r, mapping):
                 key = self._word(a, "names", r, "key")
                 found = a.let(f"call ptr @PyDict_GetItem(ptr {mapping}, ptr {key})")
                 a.need(a.same(found, self._word(a, "names", r, "value")), "no")

@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+PLACE = ("keys", "kind", "key_at", "key_word", "values", "value_at", "value_word")
+"""Words that show where a dictionary has the value of a key (``runtime/object_layout.py``)."""
+
 TABLES: Mapping[str, tuple[str, ...]] = {
     "arguments": ("type", "object"),
     "pairs": ("first", "second", "same"),
-    "names": ("mapping", "key", "value", "version"),
+    "names": ("mapping", "key", "value", "version", *PLACE),
     "fields": ("object", "offset", "value"),
     "elements": ("list", "offset", "value"),
+    "thread": ("mapping", *PLACE),
     "modes": ("key", "value", "default"),
     "modes_words": ("object", "offset", "value"),
     "items": ("mapping", "key", "value"),
@@ -44,9 +48,11 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 
 * ``arguments``: the exact type of a tensor, else the required object.
 * ``pairs``: byte offsets of two arguments, and whether they are one object.
-* ``names``: entries of dictionaries, with the dictionary's version at the last check.
+* ``names``: entries of dictionaries, with the dictionary's version at the last check, or the place of the value if
+  CPython keeps no versions.
 * ``fields``: words of objects, such as a dictionary's version or a list's length, which is checked before its
   ``elements``.
+* ``thread``: where the dictionary of the thread that prepared the call has its modes, if CPython keeps no versions.
 * ``modes_words``: words of the dictionary of modes of the thread that prepared the call, if CPython keeps no versions.
 * ``sources``: a tensor that the call reads, by kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object).
   ``requires_grad`` is 0, 1, or 2 for either. ``exclusive`` requires that there is no other reference. ``place`` is the
