@@ -28,13 +28,13 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
-from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.cached_calls import StandIn, cached
+from tracecomp.record.codec_lookups import converted
 from tracecomp.record.effects import written_in_c
 from tracecomp.record.guards.ownership import is_module, is_program_class, is_program_code
 from tracecomp.record.guards.reads import (
     Attribute,
-    Cached,
     Entry,
     Field,
     Held,
@@ -47,10 +47,11 @@ from tracecomp.record.guards.reads import (
 )
 from tracecomp.record.guards.snapshots import MISSING, plain_value, short
 from tracecomp.record.guards.visibility import held_by, is_container, is_foreign_function
-from tracecomp.record.outside import OWNERS, outside
+from tracecomp.record.numpy_errors import try_numpy
+from tracecomp.record.outside import OWNERS, note_frames, outside
 from tracecomp.record.plain_numbers import is_cached
 from tracecomp.record.registries import class_test, import_module
-from tracecomp.record.same_values import PLAIN, is_plain
+from tracecomp.record.same_values import PLAIN
 from tracecomp.record.watching import Watching
 
 _PACKAGE = __name__.partition(".")[0]
@@ -75,57 +76,56 @@ _BY_KEY = frozenset({"get", "__getitem__", "__contains__", "setdefault", "pop"})
 """Methods that search a container."""
 
 
-def called(observer: Watching, callee: object, args: list[object], kwargs: dict[str, object]) -> None:
-    """The program calls an object."""
-    if is_programs(inherited(type(callee), "__call__")):
-        return
+def called(observer: Watching, callee: object, args: list[object], kwargs: dict[str, object]) -> StandIn | None:
+    """The program calls an object. Return a replacement for this call, if it needs one."""
+    run = inherited(type(callee), "__call__")
+    if is_programs(run):
+        return None
     if isinstance(callee, functools.partial):
-        _partial(observer, callee, args, kwargs)
-        return
+        _read_partial(observer, callee)
+        return called(observer, callee.func, [*callee.args, *args], {**callee.keywords, **kwargs})
     if isinstance(callee, abc.ABCMeta):
         observer.attribute(callee, "__abstractmethods__")
         observer.contents(getattr(callee, "__abstractmethods__", None))
     name, owner, rest = _method(callee, args)
-    if _stands_for_another(observer, callee, name, owner, rest, args, kwargs):
-        return
-    if (name == "__setattr__" and len(rest) == 2) or (name == "__delattr__" and len(rest) == 1):
-        _change_plainly(observer, owner, *rest)
-        return
+    if is_program_class(type(callee)) and isinstance(run, BuiltinFunctionType | functools.partial):
+        observer.reach(run, observer.reads.root(run, f"the call of a {type(callee).__name__}"))
+        return called(observer, run, args, kwargs)
+    if name == "__call__" and owner is not None:
+        return called(observer, owner, list(rest), kwargs)
+    if _special_method(observer, name, owner, rest):
+        return None
     if name is not None and (isinstance(owner, np.ndarray | array) and (found := outside(callee)) is not None):
         observer.recorder.refuse_here(f"calls {found}, whose result differs between calls", Section.IMPURE)
-        return
+        return None
+    converted(observer, callee, name, rest if name is not None else args, kwargs)
     if name is not None and is_container(owner) and not isinstance(owner, str | bytes):
         _know_owner(observer, callee, owner)
+        if isinstance(owner, np.ndarray):
+            try_numpy(observer, callee, args, kwargs)
         _container_method(observer, name, owner, rest, kwargs)
-        return
+        return None
     if is_programs(callee.__func__ if isinstance(callee, MethodType) else callee):
-        return
+        return None
     special = _SPECIAL.get(callee) if isinstance(callee, BuiltinFunctionType | type | FunctionType) else None
     if special is not None:
         special(observer, args, kwargs)
-        return
+        return None
     if isinstance(callee, FunctionType) and args and args[0] is os.environ:
         _environment(observer, callee.__name__, args[1:])
-        return
+        return None
     if owner is os.environ or (isinstance(callee, MethodType) and callee.__self__ is os.environ):
         _environment(observer, getattr(callee, "__name__", ""), rest if owner is os.environ else args)
-        return
+        return None
     if owner is None and args and isinstance(args[0], OWNERS):
         owner = args[0]  # the callee is a method of a class implemented in C
-    _opaque(observer, callee, owner, args, kwargs)
+    return _opaque(observer, callee, owner, args, kwargs)
 
 
-def _stands_for_another(
-    observer: Watching, callee: object, name: str | None, owner: Any, rest: Sequence[Any], args: list[Any],
-    kwargs: dict[str, object],
-) -> bool:  # fmt: skip
-    """Whether the call is that of another object, or an attribute's read or change, which is then recorded."""
-    run = inherited(type(callee), "__call__")
-    if is_program_class(type(callee)) and isinstance(run, BuiltinFunctionType | functools.partial):
-        observer.reach(run, observer.reads.root(run, f"the call of a {type(callee).__name__}"))
-        called(observer, run, args, kwargs)
-    elif name == "__call__" and owner is not None:
-        called(observer, owner, list(rest), kwargs)
+def _special_method(observer: Watching, name: str | None, owner: Any, rest: Sequence[Any]) -> bool:
+    """Whether the call of a special method is an attribute's read or change, which is then recorded."""
+    if (name == "__setattr__" and len(rest) == 2) or (name == "__delattr__" and len(rest) == 1):
+        _change_plainly(observer, owner, *rest)
     elif name == "__getattribute__" and len(rest) == 1:
         observer.attribute(owner, rest[0])
     elif isinstance(owner, MemberDescriptorType) and name in ("__get__", "__set__", "__delete__") and rest:
@@ -155,33 +155,34 @@ def is_programs(fn: object) -> bool:
 
 def _opaque(
     observer: Watching, callee: Any, owner: object, args: Sequence[object], kwargs: Mapping[str, object]
-) -> None:
+) -> StandIn | None:
     """A call of code that is not looked into."""
     if callee in _BLIND if isinstance(callee, type | BuiltinFunctionType) else False:
-        return
+        return None
     name = outside(callee, owner)
     if name is not None:
+        note_frames(name, observer.recorder.refusals.running)
         observer.recorder.refuse_here(f"calls {name}, whose result differs between calls", Section.IMPURE)
-        return
+        return None
     if isinstance(callee, type) and is_program_class(callee):
         _constructor(observer, callee)
-        return
+        return None
     if is_foreign_function(callee):
         observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a C function", Section.EXCLUDE)
-        return
+        return None
     if isinstance(callee, np.ufunc) and all("O" in kinds for kinds in callee.types):
         observer.recorder.refuse_here(f"calls {callee.__name__}, a ufunc of Python functions", Section.EXCLUDE)
-        return
+        return None
     if callee in _TEXTS if isinstance(callee, type | BuiltinFunctionType) else False:
         text(observer, args[0] if args else None)
     if isinstance(callee, FunctionType | MethodType) and hasattr(callee, "is_unwatched"):
-        return  # its reads do not matter, or every call repeats them
+        return None  # its reads do not matter, or every call repeats them
     if is_cached(callee):
-        _cached(observer, callee, args, kwargs)
-        return
+        return cached(observer, callee, args, kwargs, is_key)
     _what_is_called(observer, callee, owner)
     if is_module(callee) and is_programs(getattr(type(callee), "forward", None)):
-        return
+        return None
+    try_numpy(observer, callee, args, kwargs)
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)):
             _handed_on(observer, value)
@@ -189,6 +190,7 @@ def _opaque(
             if not _is_own(callee):
                 observer.hand(value)
             stream(observer, value)
+    return None
 
 
 def _constructor(observer: Watching, kind: type) -> None:
@@ -230,38 +232,6 @@ def _stands_for(observer: Watching, callee: object, step: SomeStep) -> None:
         observer.step(observer.reads.root(callee, where), step, step.fetch(callee), where)
 
 
-def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Record a call of a cached function: reads of its computation do not matter while the cache has the entry.
-
-    Missing entries are computed here, outside of the recording, so a tensor in the cache comes from outside.
-    """
-    if isinstance(callee, MethodType):
-        args, callee = [callee.__self__, *args], callee.__func__
-    given = [*args, *kwargs.values()]
-    if any(map(_holds_tensor, given)):
-        observer.recorder.refuse_here(f"looks up a tensor in the cache of {callee.__name__}", Section.STATE)
-    elif all(is_plain(x) or id(x) in observer.known for x in given) and all(map(is_key, given)):
-        if callee.cache_info().currsize == callee.cache_parameters()["maxsize"]:
-            observer.recorder.refuse_here(f"calls {callee.__name__}, whose cache is full", Section.STATE)
-            return
-        step = Cached((tuple(args), tuple(kwargs.items())))
-        before = callee.cache_info().misses
-        try:
-            with unrecorded():
-                found = step.fetch(callee)
-        except Exception:  # any exception of the program; the call itself raises it again
-            return
-        if callee.cache_info().misses > before and isinstance(found, Tensor) and found.grad_fn is not None:
-            observer.recorder.refuse_here(
-                f"fills the cache of {callee.__name__} with a tensor that has a history", Section.STATE
-            )
-        _stands_for(observer, callee, step)
-
-
-def _holds_tensor(value: object) -> bool:
-    return any(map(_holds_tensor, value)) if isinstance(value, tuple) else isinstance(value, Tensor)
-
-
 def closure(observer: Watching, callee: FunctionType) -> None:
     """Record the state that a function of the standard library keeps between calls, such as dispatch by class."""
     module = callee.__module__  # None for a function made in a namespace without __name__
@@ -274,12 +244,6 @@ def closure(observer: Watching, callee: FunctionType) -> None:
         if isinstance(held, FunctionType) and held is not callee and not is_programs(held):
             closure(observer, held)
         observer.contents(held)
-
-
-def _partial(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """A call of a ``functools.partial``: that of its function."""
-    _read_partial(observer, callee)
-    called(observer, callee.func, [*callee.args, *args], {**callee.keywords, **kwargs})
 
 
 def _read_partial(observer: Watching, callee: Any) -> None:
@@ -323,6 +287,9 @@ def _handed_on(observer: Watching, value: object) -> None:
                 "Pass a Python function",
             )
         observer.consume(value.__self__)
+    elif is_cached(value):
+        what = f"passes {getattr(value, '__name__', 'a function')}, which has a cache, as a callback"
+        observer.recorder.refuse_here(what, Section.STATE)
     elif not isinstance(value, type) and (name := outside(value)) is not None:
         observer.recorder.refuse_here(f"passes {name} as a callback", Section.IMPURE)
 

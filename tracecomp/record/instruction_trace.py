@@ -8,6 +8,7 @@ from __future__ import annotations
 import gc
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from types import CodeType, FrameType
 from typing import Any, TypeVar
@@ -15,6 +16,7 @@ from typing import Any, TypeVar
 from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import CaptureError, is_user_file
 from tracecomp.base.user_warnings import warn_user
+from tracecomp.eager.modes import modes
 from tracecomp.record.frames import Stack, stack_is_known, watch_instructions
 from tracecomp.record.guards.ownership import is_program_code
 from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
@@ -24,25 +26,29 @@ from tracecomp.record.watching import Watching
 T = TypeVar("T")
 
 _paused: list[Any] = []
+_SHOWN = warnings._showwarnmsg.__code__  # type: ignore[attr-defined]
+"""The code of Python's function that shows a warning, which functions in C call, too."""
 
 
 def _pause(phase: str, info: object) -> None:
     observer = sys.gettrace()
     if phase == "start" and isinstance(getattr(observer, "__self__", None), InstructionTrace):
-        _paused.append(observer)
+        _paused.append((observer, modes.recorder))
         sys.settrace(None)
+        modes.recorder = None
 
 
 def _resume(phase: str, info: object) -> None:
     if phase == "stop" and _paused:
-        sys.settrace(_paused.pop())
+        observer, modes.recorder = _paused.pop()
+        sys.settrace(observer)
 
 
 def _leave_collections_out() -> None:
     """Exclude code that a garbage collection runs (finalizers, closed generators, callbacks) from observation.
 
-    It is not part of a recorded program. The collector is paused during recording, but a program, a library or another
-    thread may start it. Callbacks run in order at both ends, so these two enclose the rest.
+    It is not part of a recorded program. Callbacks run in order at both ends, so these two enclose the rest. The
+    collector is not paused instead: programs ask whether it is enabled.
     """
     if gc.callbacks[:1] != [_pause] or gc.callbacks[-1:] != [_resume]:
         gc.callbacks[:] = [_pause, *(each for each in gc.callbacks if each not in (_pause, _resume)), _resume]
@@ -81,6 +87,8 @@ class InstructionTrace:
 
     def _called(self, frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code
+        if code is _SHOWN and self._recorder.refusals.reason is None:
+            self._observer.changes.shown(frame)
         if code is self._root and self._recorder.refusals.running is None:
             self._recorder.refusals.running = frame
         before = self._before(frame, event, arg) if self._before is not None else None
@@ -137,11 +145,16 @@ class InstructionTrace:
                     for handle, argument in found[1]:
                         if self._recorder.refusals.reason is None:
                             self._handle(handle, stack, argument)
+                            self._release()
             elif before is not None:
                 before = before(frame, event, arg)
             return traced
 
         return traced
+
+    def _release(self) -> None:
+        if self._recorder.refusals.reason is not None:
+            self._observer.release()
 
     def _handle(self, handle: Callable[..., object], stack: Stack, argument: object) -> None:
         try:

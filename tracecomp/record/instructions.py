@@ -21,6 +21,7 @@ from tracecomp.record.caught_errors import catches, ends_handling
 from tracecomp.record.frames import Stack
 from tracecomp.record.guards.reads import Element, Entry
 from tracecomp.record.guards.snapshots import MISSING, plain_value
+from tracecomp.record.numpy_errors import try_operator
 from tracecomp.record.plain_numbers import plain_numbers, wants_plain
 from tracecomp.record.registries import imported
 from tracecomp.record.stack_depths import stack_depths
@@ -182,6 +183,13 @@ def _is(observer: Watching, stack: Stack, _: object) -> None:
     observer.same(stack.peek(1), stack.peek(2))
 
 
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul,
+}  # fmt: skip
+"""Operators of numbers, which may have floating-point errors."""
+
+
 @_program("COMPARE_OP", "BINARY_OP")
 def _operands(observer: Watching, stack: Stack, sign: str) -> None:
     if sign == "[]":  # from Python 3.14 on a binary operator like others
@@ -190,6 +198,7 @@ def _operands(observer: Watching, stack: Stack, sign: str) -> None:
     for depth in (2, 1):
         observer.consume(stack.peek(depth))
         calls.arithmetic(observer, stack.peek(depth))
+    try_operator(observer, _OPERATORS.get(sign.removesuffix("=")), stack.peek(2), stack.peek(1))
     if sign in ("%", "%=") and type(stack.peek(2)) in (str, bytes, bytearray):
         stack.put(1, plain_numbers(stack.peek(1)))  # `%*d` asks for the very type
 
@@ -318,10 +327,13 @@ _KEYWORDS_ALWAYS = sys.version_info >= (3, 14)
 
 def _callee(stack: Stack, count: int) -> tuple[Any, Any]:
     """The callee with ``count`` operands above it, and its object if it is a method of one."""
-    below, above = stack.peek(count + 2), stack.peek(count + 1)
-    if _CALLEE_FIRST or below is not None:
-        return below, above
-    return above, None
+    depth = _callee_depth(stack, count)
+    return stack.peek(depth), stack.peek(count + 1) if depth == count + 2 else None
+
+
+def _callee_depth(stack: Stack, count: int) -> int:
+    """The depth on the stack of the callee with ``count`` operands above it."""
+    return count + 2 if _CALLEE_FIRST or stack.peek(count + 2) is not None else count + 1
 
 
 def _call_with(observer: Watching, stack: Stack, count: int, above: int, keywords: tuple[str, ...]) -> None:
@@ -335,7 +347,7 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
         stack.put(1 + above, given[0])
     elif callee is int and len(given) == 1 and type(given[0]) in (SymInt, SymScalar):
         callee = math.trunc  # the same, but the result may follow sizes too
-        stack.put(count + above + 1 + _CALLEE_FIRST, callee)
+        stack.put(_callee_depth(stack, count + above), callee)
     elif wants_plain(callee) or (callee is pow and len(given) == 3):
         given = list(map(plain_numbers, given))
         for depth in range(count, 0, -1):
@@ -344,7 +356,9 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
     if callee is globals:
         _namespace(observer, stack)
     first = len(given) - len(keywords)
-    calls.called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
+    stand_in = calls.called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
+    if stand_in is not None:
+        stack.put(_callee_depth(stack, count + above), stand_in)
 
 
 def _namespace(observer: Watching, stack: Stack) -> None:
@@ -368,7 +382,9 @@ def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
         args, kwargs = plain_numbers(args), plain_numbers(kwargs)
         stack.put(1 + above, args)
     if isinstance(args, list | tuple) and isinstance(kwargs, dict):
-        calls.called(observer, callee, list(args), kwargs)
+        stand_in = calls.called(observer, callee, list(args), kwargs)
+        if stand_in is not None:
+            stack.put(2 + above + _CALLEE_FIRST, stand_in)
 
 
 def _spread_callee(stack: Stack, above: int) -> Any:

@@ -6,12 +6,13 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import CellType, FunctionType
+from types import CellType, FrameType, FunctionType
 from typing import Any
 
 from tracecomp.base import switches
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import is_installed, user_source
+from tracecomp.base.user_warnings import place_of
 from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import Effect, warning
@@ -41,6 +42,12 @@ class ObjectChanges:
         self._handed: list[tuple[object, str, Mapping[object, object]]] = []  # since the last effect
         self._changed_unseen: str | None = None  # a container that no effect changes as the call did
         self.later = False
+        self._warns = False  # the warning that the running call shows is an effect already
+
+    def release(self) -> None:
+        """Release the objects of later comparisons."""
+        self._given.clear()
+        self._handed.clear()
 
     def give(self, read: Read) -> None:
         """Remember the parts of a container among the arguments, in which unseen code may put others."""
@@ -119,12 +126,34 @@ class ObjectChanges:
             )
         elif isinstance(message, str):
             self._recorder.python.effects.append(warning(message, category, level))
+            self._warns = True
         else:
             self._recorder.refuse_here("warns with an object made in the call", Section.IMPURE, "Warn with a text")
 
+    def shown(self, frame: FrameType) -> None:
+        """Python shows a warning in ``frame``: one of code that is not recorded is an effect, too."""
+        if self._warns:
+            return
+        told = frame.f_locals["msg"]
+        caller = frame.f_back
+        while caller is not None and caller.f_code.co_filename != told.filename:
+            caller = caller.f_back
+        if caller is None or type(told.message) is not told.category or told.message.args != (str(told.message),):
+            self._recorder.refuse_here(f"calls code that shows a {told.category.__name__}", Section.IMPURE)
+            return
+        self._refuse_later("calls code that shows a warning")
+        show = place_of(caller)._replace(line=told.lineno).show
+        self._recorder.python.effects.append(Effect(show, None, (str(told.message), told.category)))
+
+    def looked_up(self, count: Callable[[], object]) -> None:
+        """The program looked up an entry of a cache, which ``count`` does again in every call."""
+        self._refuse_later("looks up a cached result")
+        if self._recorder.refusals.reason is None:
+            self._recorder.python.effects.append(Effect(count, None, ()))
+
     def after_call(self) -> None:
         """A call has returned."""
-        self._recorder.quiet = False
+        self._recorder.quiet = self._warns = False
 
     def unrepeated(self) -> str | None:
         """The value that the program read and changed other than by effects, or to another tensor or number."""

@@ -37,6 +37,7 @@ from tracecomp.base.errors import CaptureError, is_program_file
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
 from tracecomp.record.caught_errors import may_suppress, own_errors
+from tracecomp.record.effects import put_plain
 from tracecomp.record.frames import function_of
 from tracecomp.record.guards.facts import FACTS
 from tracecomp.record.guards.ownership import (
@@ -121,6 +122,19 @@ class Observer:
         self.made.clear()
         self._functions.clear()
         self._alive.clear()
+
+    def release(self) -> None:
+        """Release all that was read, after a refusal: the rest of the call may count references."""
+        given: Any = self.reads.given.value
+        put_plain(self.recorder.python.effects, given)
+        self.forget()
+        self.known.clear()
+        self.changed.clear()
+        self.cells.clear()
+        self._held.clear()
+        self._shared.clear()
+        self.reads.release()
+        self.changes.release()
 
     # ---- functions
 

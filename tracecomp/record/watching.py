@@ -11,8 +11,17 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.reads import Read, Reads, SomeStep
 
 
+class Running(Protocol):
+    """The interface for the frame of the compiled function."""
+
+    running: FrameType | None
+
+
 class Refusing(Protocol):
     """The recorder's interface for refusals."""
+
+    @property
+    def refusals(self) -> Running: ...
 
     def refuse_here(self, what: str, section: Section, remedy: str = "") -> None: ...
 
@@ -31,6 +40,10 @@ class Changing(Protocol):
     ) -> None: ...
 
     def warned(self, message: object, category: type[Warning], level: int) -> None: ...
+
+    def shown(self, frame: FrameType) -> None: ...
+
+    def looked_up(self, count: Callable[[], object]) -> None: ...
 
     def after_call(self) -> None: ...
 
@@ -58,6 +71,8 @@ class Watching(Protocol):
 
     @property
     def changes(self) -> Changing: ...
+
+    def release(self) -> None: ...
 
     def consume_state(self, owner: object) -> None: ...
 

@@ -8,6 +8,7 @@ a list that was replaced by an equal one is still valid.
 from __future__ import annotations
 
 import abc
+import codecs
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
 from types import CellType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
@@ -15,6 +16,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.guards.cached_results import CachedResults
 from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.ownership import is_opened, is_program_class
 from tracecomp.record.guards.slots import Contents, StateSlot
@@ -147,11 +149,37 @@ class Referent(Step[Callable[[], object], None]):
 
 
 class Cached(Step[Callable[..., object], "tuple[tuple[object, ...], tuple[tuple[str, object], ...]]"]):
-    """The cached result of a function for ``key``, its arguments: with it the function runs no code."""
+    """The entry of a function's cache for ``key``, its arguments: with it the function runs no code."""
+
+    __slots__ = ("results",)
+
+    def __init__(self, key: tuple[tuple[object, ...], tuple[tuple[str, object], ...]], results: CachedResults) -> None:
+        super().__init__(key)
+        self.results = results
 
     def fetch(self, owner: Callable[..., object]) -> Any:
         args, keywords = self.key
-        return owner(*args, **dict(keywords))
+        return self.results.find(args, dict(keywords))
+
+
+class Codec(Step[object, str]):
+    """The functions of a codec, in the registry of the process."""
+
+    def fetch(self, owner: object) -> Any:
+        try:
+            return Snapshot(list(map(ById, codecs.lookup(self.key))))
+        except LookupError:
+            return MISSING
+
+
+class ErrorHandler(Step[object, str]):
+    """The error handler of codecs that has a name, in the registry of the process."""
+
+    def fetch(self, owner: object) -> Any:
+        try:
+            return codecs.lookup_error(self.key)
+        except LookupError:
+            return MISSING
 
 
 class Registrations(Step[object, None]):
@@ -393,6 +421,16 @@ class Reads:
         for read in self.given.walk():
             read.value = read.seen = None
             read.frozen = MISSING
+
+    def release(self) -> None:
+        """Release all objects: there is no recording."""
+        for read in [r for root in (*self._roots.values(), self.given) for r in root.walk()]:
+            read.children.clear()  # which refer to this one
+            read.value = read.seen = None
+            read.frozen = MISSING
+        self._roots.clear()
+        self.classes.clear()
+        self.tensors.clear()
 
     def roots(self) -> list[Read]:
         """The roots of all reads."""
