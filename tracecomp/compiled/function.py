@@ -13,19 +13,22 @@ from typing import Any
 from weakref import WeakSet
 
 from tracecomp.autograd import profiler
-from tracecomp.base import logs
+from tracecomp.base import config, logs
 from tracecomp.base.capture_guide import BreakReason, Section
-from tracecomp.base.errors import CaptureError
+from tracecomp.base.errors import CaptureError, Source
 from tracecomp.base.lazy_names import load_module
 from tracecomp.base.locks import Lock
 from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled import stance
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
 from tracecomp.compiled.budget import Budget
+from tracecomp.compiled.eager_vs_compiled import Call
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.kernel_profile import Profile
+from tracecomp.compiled.mismatch_lines import first_difference, in_pieces
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.parts import Parts
+from tracecomp.compiled.program_state import ProgramState
 from tracecomp.compiled.replay import Arguments, Plan
 from tracecomp.compiled.sampled_verification import Verifier
 from tracecomp.compiled.varying_values import MAX_NEEDED, Learned, needed
@@ -81,7 +84,8 @@ class Compiled:
         self._learned = Learned(dynamic)
         self._lock = Lock()
         self._chain: list[Any] = []
-        self.__call__ = self._general if verify is None else Verifier(self, verify, mismatch)
+        self._verifier = None if verify is None else Verifier(self, verify, mismatch)
+        self.__call__ = self._verifier or self._general
         _all.add(self)
         if not hasattr(fn, "state_dict"):
             update_wrapper(self, fn, updated=())
@@ -155,6 +159,24 @@ class Compiled:
         plan.prepare_timing()
         with profiler.record_function(f"compiled {self._name}"):
             return plan.call(leaves, given)
+
+    def _line_of_difference(self, call: Call, place: str, before: ProgramState) -> Source | None:
+        """The line where an eager call first differs from the recording that serves it, or sets ``place``.
+
+        The call is made again, from the state ``before``.
+        """
+        args, kwargs = call
+        source = None
+        if self.parts is not None:
+            source = in_pieces(self.parts.used(), partial(self._general, *args, **kwargs))
+        elif self.entries:
+            entry = self.entries[0]
+            _, new = record(
+                self.fn, args, kwargs, self._name, False, places=self._learned.places(), follow=entry.follows,
+            )  # fmt: skip
+            source = first_difference(self.fn, entry.recording, new)
+        before.restore()
+        return source or _above("inspect.line_watch").line_of_place(self.fn, call, place)
 
     def save(
         self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[object, ...]] = (),
@@ -254,7 +276,7 @@ class Compiled:
         self._learned = Learned(self.dynamic)
         if self._budget.closed and self.eager_because is not None:
             self.eager_because = None
-            self.__call__ = self._general
+            self.__call__ = self._verifier or self._general
         self._budget = self._new_budget()
         self._relink()
 
@@ -293,6 +315,8 @@ class Compiled:
                 entry.fast = fast_record(entry.plan, leaves, code)
                 if self.__call__ == self._general:
                     self.__call__ = code.builtin(self._general, self._chain)
+                elif self._verifier is not None and self._verifier.run == self._general:
+                    self._verifier.run = code.builtin(self._general, self._chain)
             self._relink()
 
     def _relink(self) -> None:
@@ -549,8 +573,11 @@ def compile(
     state being as before the call. ``mode`` and ``options`` are PyTorch's and change nothing here.
 
     ``verify`` compares calls with eager ones, results and state: ``"first"`` the first that runs from a recording, a
-    number every so many calls. WrongResult where they differ by more than rounding; with ``mismatch="warn"`` a warning.
+    number every so many calls; TRACECOMP_CHECK=calls:100 does so for all functions. WrongResult where bits differ; with
+    ``mismatch="warn"`` a warning.
     """
+    if verify is None and not disable:
+        verify = config.current().check_calls
     if model is None:
         return partial(
             compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
