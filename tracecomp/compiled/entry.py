@@ -34,6 +34,19 @@ class Entry:
         new, self.told = calls - self.told, calls
         return new
 
+    def has_ended(self) -> bool:
+        """Whether an object that the recording refers to is gone."""
+        return self.recording.guards.reads.lifetimes.ended
+
+    def drop_moved(self) -> None:
+        """Drop the record if an object whose memory it reads is gone."""
+        lifetimes = self.recording.guards.reads.lifetimes
+        if lifetimes.moved:
+            self.calls()
+            lifetimes.moved = False
+            self.fast = None
+            self.slow_calls = 0
+
     def is_sized(self) -> bool:
         """Whether it serves more sizes than those it was recorded with."""
         return self.plan is not None and self.plan.sized is not None

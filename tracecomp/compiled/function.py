@@ -328,6 +328,15 @@ class Compiled:
         entries = [] if python else self.entries
         self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
 
+    def _object_ended(self) -> None:
+        """Drop what refers to an object that is gone. Python may call this at any time, so it is without the lock."""
+        for e in self.entries:
+            e.drop_moved()
+            if e.has_ended():
+                self._learned.ended = e.recording.guards.kinds()
+        self.entries = [e for e in self.entries if not e.has_ended()]
+        self._relink()
+
     def _record(
         self, args: tuple[object, ...], kwargs: dict[str, object], tried: list[Entry], reason: str | None,
         seen: tuple[SeenValue, Any] | None,
@@ -360,6 +369,7 @@ class Compiled:
         seen: tuple[SeenValue, Any] | None,
     ) -> Any:  # fmt: skip
         """Record the call, with the lock."""
+        self._learned.note_ended(args, kwargs)
         if reason is not None:
             self.misses = [*self.misses[-MAX_MISSES:], reason]
             if logs.wanted("recompiles"):
@@ -372,7 +382,7 @@ class Compiled:
             why = BreakReason(cause, Section.FIND) if seen is None else needed(cause)
             self._break(why, learned.lines(most) if line is None else {line} - {0})
             return self(*args, **kwargs)
-        self.entries = [e for e in self.entries if not learned.moved(e.recording)]
+        self.entries = [e for e in self.entries if not (e.has_ended() or learned.moved(e.recording))]
         numbers = learned.numbers.of_call([e.recording.guards for e in self.entries], args, kwargs)
         follow = learned.follow and not any(e.recording.guards.reads.asks_types for e in self.entries)
         with self._budget.spending():
@@ -403,6 +413,7 @@ class Compiled:
             if recording.sizes is not None:
                 learned.sizes.check(recording.sizes.sources, recording.sizes.conditions)
             entry = Entry(recording, follows=learned.follow)
+            recording.guards.reads.lifetimes.watch(self._object_ended)
             # The check of the other recordings is last: those that a dynamic program replaces are then gone.
             every = self._for_every_size(entry)
             self.entries = [entry, *every, *learned.still_useful(self.entries, recording)]

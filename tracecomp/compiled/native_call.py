@@ -33,6 +33,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import FIELDS, blank
 from tracecomp.ir.types import DType
 from tracecomp.record.guards.class_versions import class_version_offset, field_offset
+from tracecomp.record.guards.lifetimes import may_end
 from tracecomp.record.guards.snapshots import MISSING, ById, freeze
 from tracecomp.record.guards.state_guards import GradGuard
 from tracecomp.record.pytree import LEAF, Leaves, flat_call, unflatten
@@ -149,7 +150,7 @@ class _Writer:
         self.threads = threads.wanted(plan.forward.threads) if image.parallel else 1
         self.first_output = len(self.places)
         self.arena_bytes = image.memory_bytes + self.threads * image.thread_bytes
-        self.r = Record(code, image.arrays, self.arena_bytes)
+        self.r = Record(code, image.arrays, self.arena_bytes, self.guards.reads.lifetimes.has)
         self.sources: dict[tuple[int, int], int] = {}
         self.read = set(self.recording.inputs)
         written = [b.ref for b, _ in self.recording.updates if b.kind == "state"]
@@ -338,6 +339,10 @@ class _Rows:
             self._seen.add(place)
             self.r.add("names", Held(mapping), Held(key), 0 if value is MISSING else Held(value))
         return True
+
+    def borrow(self, value: object) -> None:
+        if may_end(value):
+            self.writer.guards.reads.lifetimes.refer(value, ends=False)
 
     def item(self, mapping: Mapping[str, object], key: str, snapshot: object) -> bool:
         value = mapping.get(key, MISSING)

@@ -8,6 +8,7 @@ from typing import Any
 
 from tracecomp.compiled.graph_breaks import split
 from tracecomp.record.capture import target_of
+from tracecomp.record.guards.lifetimes import is_awaited
 from tracecomp.record.guards.ownership import is_module, is_program_code
 from tracecomp.record.outside import frame_readers
 
@@ -74,6 +75,8 @@ class Parts:
     def _can_compile(called: object, fn: object) -> bool:
         if is_module(called):
             return not hasattr(called, "_orig_mod")
+        if isinstance(called, MethodType) and is_awaited(called.__self__):  # which the compiled method would hold
+            return False
         if not isinstance(fn, FunctionType) or fn.__code__.co_flags & 0x2A0:  # generators and coroutines
             return False
         if fn.__code__ in frame_readers:

@@ -15,12 +15,14 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FunctionType,
     MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
     ModuleType,
+    NoneType,
     WrapperDescriptorType,
 )
 from typing import Any
@@ -322,6 +324,10 @@ def _container_method(
         observer.looked_up(owner, args[0])
     if id(owner) not in observer.known:
         return
+    if name == "sort" and isinstance(owner, list) and is_programs(kwargs.get("key")):
+        observer.contents(owner)
+        observer.changes.sorts(owner)
+        return
     if is_programs(kwargs.get("key")):  # each repetition would call it twice
         observer.recorder.refuse_here(f"calls {name} of a {type(owner).__name__} with a key function", Section.STATE)
     if name in _CHANGES:
@@ -546,6 +552,15 @@ def arithmetic(observer: Watching, operand: object) -> None:
         observer.recorder.refuse_here("computes with decimal numbers, whose context may change", Section.IMPURE)
 
 
+def _evaluate(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """``eval`` or ``exec``: the instructions of the text are observed, as those of functions are."""
+    code, *spaces = args
+    if kwargs or not isinstance(code, str | bytes | CodeType) or not all(type(s) in (dict, NoneType) for s in spaces):
+        observer.recorder.refuse_here("evaluates a text with other than dictionaries", Section.IMPURE)
+    for space in spaces:
+        observer.item(space, "__builtins__")  # which is added where it is missing
+
+
 _EFFECTS = (print, setattr, delattr, next, warnings.warn, importlib.import_module, __import__)
 """Functions whose calls are observed by what they are given, and must not be called unseen."""
 
@@ -553,5 +568,5 @@ _SPECIAL: dict[Any, Callable[[Any, list[Any], dict[str, Any]], None]] = {
     vars: _vars, getattr: _getattr, hasattr: _getattr, setattr: _setattr, delattr: _delattr, len: _len, bool: _len,
     next: _next, os.getenv: _getenv, print: _print, id: _which, hash: _which, warnings.warn: _warn,
     isinstance: class_test, issubclass: class_test, importlib.import_module: import_module,
-    __import__: import_module,
+    __import__: import_module, eval: _evaluate, exec: _evaluate,
 }  # fmt: skip

@@ -108,7 +108,9 @@ def _left(observer: Observer, given: Given, places: Sequence[StateSlot], recordi
     _fill_in(recorder, places)
     if not isinstance(recording, Recording) or recording.unsettled is not None:  # sizes may lack an effect
         put_plain_for([n for ref in recorder.sized_ints if (n := ref()) is not None])
-    if not isinstance(recording, Recording):
+    if isinstance(recording, Recording):
+        observer.close()
+    else:
         observer.release()
 
 
@@ -119,13 +121,16 @@ def _finished(recorder: Recorder, strict: bool, derive: bool, finish: Callable[[
             raise CaptureError(str(recorder.refusals.reason))
         return Refusal(recorder.refusals.reason, recorder.refusals.lines)
     recorder.refusals.strict = True  # later refusals are caught below
+    work = finish()
     try:
-        return finish().recording(derive)
+        return work.recording(derive)
     except CaptureError as refused:
         if strict:
             raise
         reason = recorder.refusals.reason or BreakReason(str(refused), Section.FIND)
         return Refusal(reason, recorder.refusals.lines)
+    finally:
+        vars(work).clear()  # its parts refer to each other: the call's arguments would stay until a collection
 
 
 def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> BreakReason | None:

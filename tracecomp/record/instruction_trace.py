@@ -92,7 +92,7 @@ class InstructionTrace:
         if code is self._root and self._recorder.refusals.running is None:
             self._recorder.refusals.running = frame
         before = self._before(frame, event, arg) if self._before is not None else None
-        if code.co_name == "<module>":
+        if code.co_name == "<module>" and not _is_evaluated(frame):
             return self._import(frame, before)
         if self._imports:
             return before
@@ -170,6 +170,12 @@ class InstructionTrace:
                 )  # fmt: skip
             what = f"reads an object that cannot be inspected ({type(error).__name__}: {error})"
             self._recorder.refuse_here(what, Section.STATE)
+
+
+def _is_evaluated(frame: FrameType) -> bool:
+    """Whether the program runs a text by ``eval`` or ``exec``, not the code of a module that is imported."""
+    caller = frame.f_back
+    return caller is not None and caller.f_trace_opcodes and is_program_code(caller.f_code, caller.f_globals)
 
 
 def _raised_at(error: Exception) -> tuple[str, int]:

@@ -15,6 +15,7 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record import calls
 from tracecomp.record.caught_errors import catches, ends_handling
@@ -122,8 +123,20 @@ def _load_global(observer: Watching, stack: Stack, name: str) -> None:
 
 @_program("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 def _load_name(observer: Watching, stack: Stack, name: str) -> None:
-    if name not in stack.frame.f_locals:  # of the body of a class
+    held = stack.frame.f_locals  # of the body of a class, or of a text that is evaluated
+    if name not in held or held is stack.frame.f_globals:
         observer.global_name(stack.frame, name)
+    else:
+        observer.item(held, name)
+
+
+@_program("STORE_NAME")
+def _store_name(observer: Watching, stack: Stack, name: str) -> None:
+    held = stack.frame.f_locals
+    if held is stack.frame.f_globals:
+        _store_global(observer, stack, name)
+    else:
+        observer.changes.change(held, Entry(name), operator.setitem, name, stack.peek(1))
 
 
 @_program("IMPORT_NAME")
@@ -286,6 +299,15 @@ def _delete_global(observer: Watching, stack: Stack, name: str) -> None:
     observer.changes.change(space, Entry(name), operator.delitem, name)
 
 
+@_program("DELETE_NAME")
+def _delete_name(observer: Watching, stack: Stack, name: str) -> None:
+    held = stack.frame.f_locals
+    if held is stack.frame.f_globals:
+        _delete_global(observer, stack, name)
+    else:
+        observer.changes.change(held, Entry(name), operator.delitem, name)
+
+
 @_program("STORE_DEREF")
 def _store_deref(observer: Watching, stack: Stack, where: tuple[int, str]) -> None:
     observer.changes.set_cell(stack.variable(where[0]), where[1], stack.peek(1))
@@ -311,14 +333,23 @@ _READ = frozenset({"__dir__", "__reduce__", "__reduce_ex__", "__getstate__", "__
 
 
 @_program("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_INVERT", "CALL_INTRINSIC_1")
-def _unary(observer: Watching, stack: Stack, _: object) -> None:
+def _unary(observer: Watching, stack: Stack, kind: object) -> None:
+    if kind == _ALL_NAMES:
+        _import_all(observer, stack, None)
     calls.arithmetic(observer, stack.peek(1))
+
+
+@_program("IMPORT_STAR")
+def _import_all(observer: Watching, stack: Stack, _: object) -> None:
+    observer.recorder.refuse_here("imports all names of a module", Section.STATE, "Import single names")
 
 
 def _entry(owner: object, key: object) -> Entry | Element | None:
     return Entry(key) if isinstance(owner, dict) and calls.is_key(key) else None
 
 
+_ALL_NAMES = 2
+"""The argument of ``CALL_INTRINSIC_1`` that imports all names, from CPython 3.12 on."""
 _CALLEE_FIRST = sys.version_info >= (3, 13)
 """Whether the callee is below the object of its method on the stack; older versions have it above."""
 _KEYWORDS_ALWAYS = sys.version_info >= (3, 14)

@@ -42,10 +42,12 @@ class ObjectChanges:
         self._handed: list[tuple[object, str, Mapping[object, object]]] = []  # since the last effect
         self._changed_unseen: str | None = None  # a container that no effect changes as the call did
         self.later = False
+        self._sorted: tuple[list[Any], list[Any]] | None = None  # the list that is being sorted, and its items
         self._warns = False  # the warning that the running call shows is an effect already
 
     def release(self) -> None:
         """Release the objects of later comparisons."""
+        self._reads = Reads()
         self._given.clear()
         self._handed.clear()
 
@@ -151,12 +153,29 @@ class ObjectChanges:
         if self._recorder.refusals.reason is None:
             self._recorder.python.effects.append(Effect(count, None, ()))
 
+    def sorts(self, owner: list[Any]) -> None:
+        """The program sorts a list by a function that is recorded itself: calls repeat the order."""
+        self._repeat_handed()
+        self._refuse_later("sorts a list")
+        if owner:
+            self._changed.setdefault(id(owner), everything(owner))
+            self._sorted = owner, list(owner)
+
     def after_call(self) -> None:
         """A call has returned."""
         self._recorder.quiet = self._warns = False
+        if self._sorted is not None and self._sorted[0]:  # it is empty while it is sorted
+            (owner, before), self._sorted = self._sorted, None
+            places: dict[int, list[int]] = {}
+            for n, item in enumerate(before):
+                places.setdefault(id(item), []).append(n)
+            order = tuple(places[id(item)].pop(0) for item in owner)
+            self._recorder.python.effects.append(Effect(_put_in_order, self._known[id(owner)], (order,)))
 
     def unrepeated(self) -> str | None:
         """The value that the program read and changed other than by effects, or to another tensor or number."""
+        if self._sorted is not None:
+            return "a list was sorted by a function that failed"
         if self._changed_unseen is not None:
             return f"{self._changed_unseen} was changed by code that is not recorded"
         for root in self._reads.roots():
@@ -245,6 +264,10 @@ def _parts_of(value: object) -> dict[object, object]:
         return dict(enumerate(value))
     parts: dict[Any, object] = value if isinstance(value, dict) else attributes_of(value)
     return dict(parts)
+
+
+def _put_in_order(owner: list[Any], order: Sequence[int]) -> None:
+    owner[:] = [owner[n] for n in order]
 
 
 def _set_cell(cell: CellType, value: object) -> None:

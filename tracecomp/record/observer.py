@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -59,13 +60,12 @@ from tracecomp.record.guards.reads import (
     Read,
     Reads,
     Slot,
-    Snapshot,
     SomeStep,
     attributes_of,
     everything,
     inherited,
 )
-from tracecomp.record.guards.snapshots import MISSING, plain_value, short
+from tracecomp.record.guards.snapshots import MISSING, Snapshot, plain_value, short
 from tracecomp.record.guards.varying_objects import use_identity
 from tracecomp.record.guards.visibility import has_attributes, held_by, is_container, is_hidden, keeps_state
 from tracecomp.record.instruction_trace import InstructionTrace
@@ -127,13 +127,21 @@ class Observer:
         """Release all that was read, after a refusal: the rest of the call may count references."""
         given: Any = self.reads.given.value
         put_plain(self.recorder.python.effects, given)
+        self.reads.release()
+        self.close()
+
+    def close(self) -> None:
+        """Release the objects that the call has met, when all is recorded.
+
+        Trace functions refer to themselves, and to this. They stay until a collection.
+        """
         self.forget()
         self.known.clear()
         self.changed.clear()
         self.cells.clear()
         self._held.clear()
         self._shared.clear()
-        self.reads.release()
+        self.reads = Reads()
         self.changes.release()
 
     # ---- functions
@@ -172,6 +180,7 @@ class Observer:
             read.is_given = True
             self.known[id(value)] = read
         elif not isinstance(value, Tensor) and not is_value(value):
+            self.reads.borrowed.add(id(value))
             self.reach(value, self.reads.root(value, f"attribute of {type(value).__name__}:"))
 
     def _reach_keys(self, value: object) -> None:
@@ -182,6 +191,8 @@ class Observer:
 
     def _entered(self, frame: FrameType) -> None:
         """Know a function of the program that was there before the call, its closure and its defaults."""
+        if frame.f_code.co_name == "<module>":  # a text that the program evaluates
+            return
         fn = function_of(frame)
         code = frame.f_code
         if fn is not None and id(fn) not in self.made and id(fn) not in self._functions:
@@ -257,6 +268,11 @@ class Observer:
         value = plain_value(value)
         if isinstance(value, Snapshot) or is_value(value):
             return
+        if type(value) in weakref.ProxyTypes or isinstance(value, _FOLLOWERS):
+            self.recorder.refuse_here(
+                f"uses a {type(value).__name__}, which follows an object's lifetime", Section.STATE
+            )
+            return
         if isinstance(value, Tensor):
             self.reads.tensors[id(value)] = value
             return
@@ -275,6 +291,8 @@ class Observer:
         if isinstance(value, MethodType | BuiltinFunctionType | MethodWrapperType):  # of an object, which it represents
             owner = value.__self__
             if not isinstance(owner, ModuleType):
+                if id(value) in self.reads.borrowed:
+                    self.reads.borrowed.add(id(owner))
                 self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))
         if isinstance(value, type):
             self._know_class(value)
@@ -295,7 +313,11 @@ class Observer:
         """Know a module that runs."""
         if id(module) not in self.known and id(module) not in self.made:
             self.known[id(module)] = self.reads.root(module, f"attribute of {type(module).__name__}:")
-        self._know_class(type(module))
+        kind = type(module)
+        self._know_class(kind)
+        if not is_program_class(kind):
+            forward = Inherited("forward")
+            self.step(self.reads.root(kind, f"class {kind.__name__}"), forward, forward.fetch(kind), "its forward")
 
     def global_name(self, frame: FrameType, name: str) -> None:
         """The program read a global."""
@@ -316,7 +338,7 @@ class Observer:
             return
         if str(space.get("__name__")).partition(".")[0] not in sys.stdlib_module_names:
             return
-        if "cache" in name or "memo" in name:  # filled by any call, without effect on results: ``re._cache``
+        if f"{space.get('__name__')}.{name}" in _CACHES:
             return
         self.step(self.reads.root(space, "globals"), Entry(name), value, f"{space.get('__name__')}.{name}")
         self.consume(value)
@@ -413,6 +435,9 @@ class Observer:
             self.recorder.refuse_here("reads all attributes of a tensor", Section.STATE, "Read single attributes")
             return
         stored = self._inherited(type(t), name)
+        if type(t) is Tensor and isinstance(stored, FunctionType):
+            method = Inherited(name)
+            self.step(self.reads.root(Tensor, "class Tensor"), method, stored, f"method {name} of tensors")
         if name in attributes_of(t) or not (callable(stored) or hasattr(type(stored), "__get__")):
             if self.recorder.is_made(t) or (id(t), Attribute(name).same()) in self.written:
                 return
@@ -652,8 +677,17 @@ _FUNCTIONS = (
 )  # fmt: skip
 """Attributes of classes that are guarded with its methods."""
 _NAMES = ("__name__", "__qualname__")
+_FOLLOWERS = (weakref.finalize, weakref.WeakMethod)
+"""Classes of objects that change at the end of the object that they follow."""
 _STATE = (list, dict, set, MethodType)
 """Globals of Python's library that hold a state."""
+_CACHES = frozenset({
+    "re._cache", "re._cache2", "xml.etree.ElementPath._cache", "hashlib.__builtin_constructor_cache",
+    "encodings._cache", "copyreg._extension_cache", "ctypes._c_functype_cache", "_strptime._regex_cache",
+    "typing._caches", "asyncio.coroutines._iscoroutine_typecache", "platform._platform_cache",
+    "platform._sys_version_cache",
+})  # fmt: skip
+"""Globals of Python's library that any call may fill, and that hold what the same call would compute again."""
 _OF_CLASSES = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__"})
 
 _VIEWS_OF_ARRAYS = {"T", "mT", "flat", "real", "imag", "data", "base", "ctypes", "__array_interface__"}

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import abc
 import codecs
+import weakref
 from collections.abc import Callable, Collection, Iterator, Mapping, Set
-from types import CellType
+from types import CellType, MethodType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -18,9 +19,10 @@ import numpy as np
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.cached_results import CachedResults
 from tracecomp.record.guards.class_versions import class_version
+from tracecomp.record.guards.lifetimes import Lifetimes, may_end
 from tracecomp.record.guards.ownership import is_opened, is_program_class
 from tracecomp.record.guards.slots import Contents, StateSlot
-from tracecomp.record.guards.snapshots import MISSING, ById, alike, freeze, plain_value, short
+from tracecomp.record.guards.snapshots import MISSING, ById, Snapshot, alike, freeze, loosen, plain_value, short
 from tracecomp.record.guards.visibility import CONTAINERS
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.same_values import PLAIN, is_plain, plain
@@ -37,6 +39,9 @@ class Rows(Protocol):
 
     def word(self, owner: object, what: str, value: object) -> bool:
         """A field of ``owner`` that ``what`` names is, or holds, ``value``; False where its place is not known."""
+
+    def borrow(self, value: object) -> None:
+        """Do not keep ``value`` alive; without it, the record is not used."""
 
     def contents(self, value: object) -> bool:
         """All that a container holds is as it is now; False when that is more than identities."""
@@ -259,10 +264,12 @@ class Read:
     tensors and numbers may become a place, which needs them.
     """
 
-    __slots__ = ("children", "frozen", "is_given", "kind", "line", "owner", "seen", "step", "value", "where")
+    __slots__ = (
+        "__weakref__", "_owner", "children", "frozen", "is_given", "kind", "line", "seen", "step", "value", "where",
+    )  # fmt: skip
 
     def __init__(self, owner: Read | None, step: SomeStep | None, value: object, where: str, line: int = 0) -> None:
-        self.owner = owner
+        self._owner = None if owner is None else weakref.ref(owner)  # which has this among its children
         self.step = step
         self.value = value
         self.where = where
@@ -271,6 +278,11 @@ class Read:
         self.children: dict[tuple[type, Any], Read] = {}
         self.kind, self.seen = expected(value)
         self.frozen = freeze(value) if self.kind is type and isinstance(value, list | dict | tuple) else MISSING
+
+    @property
+    def owner(self) -> Read | None:
+        """The read above."""
+        return None if self._owner is None else self._owner()
 
     def child(self, step: SomeStep, value: object, where: str, line: int = 0) -> Read:
         """The read one ``step`` from here, made when it is new; ``line`` is the compiled function's."""
@@ -317,7 +329,7 @@ class Read:
     def fits(self, now: object) -> bool:
         """Whether ``now`` matches the recorded state, apart from reads below it."""
         if self.kind is ById:
-            return now is self.seen.value
+            return bool(id(now) == self.seen.key)
         if self.kind is type:
             return type(now) is self.seen[0]
         now = plain_value(now)
@@ -325,16 +337,17 @@ class Read:
 
     def now(self, given: tuple[tuple[object, ...], dict[str, object]]) -> Any:
         """The value at present, in a call with these arguments."""
-        if self.owner is None:
+        owner = self.owner
+        if owner is None:
             return given if self.is_given else self.value
-        return self.fetch(self.owner.now(given))
+        return self.fetch(owner.now(given))
 
     def path(self) -> tuple[object, ...]:
         """The root and the steps from there: equal for reads of the same place in two recordings."""
-        if self.owner is None:
+        owner = self.owner
+        if owner is None or self.step is None:
             return ("given",) if self.is_given else (id(self.value),)
-        assert self.step is not None
-        return (*self.owner.path(), self.step.same())
+        return (*owner.path(), self.step.same())
 
     def moved(self, owner: object) -> Iterator[StateSlot]:
         """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
@@ -342,7 +355,7 @@ class Read:
         place = self.moved_place(owner, now)
         if place is not None:
             yield place
-        elif self.fits(now):
+        elif self.step is None or self.fits(now):
             for child in self.children.values():
                 yield from child.moved(now)
 
@@ -361,8 +374,10 @@ class Read:
         now = self.fetch(owner)
         if self.step is not None and not self.step.row(rows, owner, now):
             return False
-        if self.kind is type and is_opened(type(now)) and not rows.word(now, "class", type(now)):
-            return False
+        if self.kind is type and is_opened(type(now)):
+            rows.borrow(now)
+            if not rows.word(now, "class", type(now)):
+                return False
         return all(child.native(rows, now) for child in self.children.values())
 
     def walk(self) -> Iterator[Read]:
@@ -370,6 +385,20 @@ class Read:
         yield self
         for child in list(self.children.values()):
             yield from child.walk()
+
+
+class _Borrowed(Read):
+    """A root that is referred to weakly."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        """The object; None once it is gone."""
+        return _stored(self)()
+
+
+_stored: Callable[[Read], Any] = vars(Read)["value"].__get__
 
 
 class Reads:
@@ -383,6 +412,8 @@ class Reads:
         self.tensors: dict[int, Tensor] = {}
         self.seen_arrays: set[int] = set()  # arrays among the arguments, by identity, that numpy reads or writes
         self.array_lines: set[int] = set()  # lines that read the contents of arrays among the arguments
+        self.lifetimes = Lifetimes()
+        self.borrowed: set[int] = set()  # roots that the caller holds, by identity
         self._roots: dict[int, Read] = {}
 
     def root(self, value: object, where: str) -> Read:
@@ -393,6 +424,8 @@ class Reads:
         return found
 
     def check(self, leaves: Leaves) -> str | None:
+        if self.lifetimes.ended:
+            return "an object that it reads was deleted"
         for root in self._roots.values():
             for child in root.children.values():
                 found = child.miss(root.value)
@@ -403,7 +436,7 @@ class Reads:
     @property
     def missed(self) -> Set[int]:
         """The lines of the compiled function that read values that no longer fit."""
-        return {line for root in self._roots.values() for line in root.missed(None)}
+        return set() if self.lifetimes.ended else {line for root in self._roots.values() for line in root.missed(None)}
 
     def explain(self) -> str:
         names = [r.where for root in self._roots.values() for r in root.walk() if r.step is not None]
@@ -414,13 +447,28 @@ class Reads:
 
     def moved(self) -> list[StateSlot]:
         """The places that now hold other tensors and numbers, and are otherwise as they were."""
-        return [place for root in self._roots.values() for place in root.moved(None)]
+        return [] if self.lifetimes.ended else [place for root in self._roots.values() for place in root.moved(None)]
 
     def forget_arguments(self) -> None:
         """Let go of the recorded call's arguments: others compare them, and later calls have their own."""
         for read in self.given.walk():
             read.value = read.seen = None
             read.frozen = MISSING
+
+    def loosen(self) -> None:
+        """Refer weakly to objects that the program holds: those that it read from others, and those of its caller."""
+        for key, root in self._roots.items():
+            root.seen = None  # roots are not compared
+            for read in root.walk():
+                if read.step is not None and read.kind in (ById, type, Snapshot):
+                    read.value = None
+                loosen(read.seen, self.lifetimes)
+                loosen(read.frozen, self.lifetimes)
+            if type(root.value) is MethodType and not root.children:
+                root.value = None
+            elif key in self.borrowed and may_end(root.value):
+                root.value = self.lifetimes.refer(root.value)
+                root.__class__ = _Borrowed
 
     def release(self) -> None:
         """Release all objects: there is no recording."""
@@ -447,23 +495,6 @@ def expected(value: object) -> tuple[Any, Any]:
     if isinstance(value, CONTAINERS) or is_opened(type(value)):
         return type, (type(value), None)
     return ById, ById(value)
-
-
-class Snapshot:
-    """The contents of a container, compared as a whole."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: object) -> None:
-        self.parts = parts
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Snapshot) and bool(self.parts == other.parts)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return short(self.parts)
 
 
 def everything(value: Any) -> Any:

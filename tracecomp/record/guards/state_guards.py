@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import switches
+from tracecomp.base.patches import patches
 from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.meta import MetaArray
@@ -38,7 +39,7 @@ from tracecomp.record.pytree import Leaves
 from tracecomp.record.symbolic.sizes import Holder
 from tracecomp.record.symbolic.sym_scalar import followed
 
-_NAMES = ("gradient mode", "inference mode", "default dtype", "autocast")
+_NAMES = ("gradient mode", "inference mode", "default dtype", "autocast", "count of replaced functions")
 _LEFT = ("grad", "inference", "autocast", "default_places", *EAGER)
 """Modes of the thread that a call may leave changed."""
 
@@ -70,14 +71,16 @@ class ModesGuard:
         return ", ".join(f"{n} is {a}" for n, a in zip(_NAMES, self.seen, strict=True))
 
     def native_row(self, rows: Rows) -> bool:
-        grad, inference, dtype, autocast = self.seen
+        grad, inference, dtype, autocast, replaced = self.seen
         for name, value in (("recorder", None), ("grad", grad), ("inference", inference), ("autocast", autocast)):
             rows.mode(name, value)
         for name in ("default_places", *EAGER):
             rows.mode(name, getattr(Modes, name))
         tables = [] if self.settings is None else switches.tables
-        return all(rows.word(table, "version", None) for table, _ in tables) and rows.entry(
-            vars(dtype_setting), "_default", dtype
+        return (
+            all(rows.word(table, "version", None) for table, _ in tables)
+            and rows.entry(vars(dtype_setting), "_default", dtype)
+            and rows.entry(patches, "count", replaced)
         )
 
     def left(self) -> list[Callable[[], None]]:
@@ -96,7 +99,7 @@ def _set_modes(changed: Mapping[str, object]) -> None:
 
 
 def _modes() -> tuple[Any, ...]:
-    return (modes.grad, modes.inference, default_dtype(), modes.autocast)
+    return (modes.grad, modes.inference, default_dtype(), modes.autocast, patches["count"])
 
 
 @dataclass(slots=True)
