@@ -1,4 +1,4 @@
-"""Functions of the package that a program replaces, such as ``torch.relu``, after recordings have called the old ones."""
+"""Functions of the package that a program replaces, such as ``torch.relu``: recordings called the old ones."""
 
 from __future__ import annotations
 
