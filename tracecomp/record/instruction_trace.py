@@ -10,11 +10,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import CaptureError, is_user_file
+from tracecomp.base.gc_pause import without_collecting
 from tracecomp.base.user_warnings import warn_user
 from tracecomp.eager.modes import modes
 from tracecomp.record.frames import Stack, stack_is_known, watch_instructions
@@ -48,7 +50,7 @@ def _leave_collections_out() -> None:
     """Exclude code that a garbage collection runs (finalizers, closed generators, callbacks) from observation.
 
     It is not part of a recorded program. Callbacks run in order at both ends, so these two enclose the rest. The
-    collector is not paused instead: programs ask whether it is enabled.
+    collector is paused only in handlers: programs ask whether it is enabled.
     """
     if gc.callbacks[:1] != [_pause] or gc.callbacks[-1:] != [_resume]:
         gc.callbacks[:] = [_pause, *(each for each in gc.callbacks if each not in (_pause, _resume)), _resume]
@@ -158,7 +160,8 @@ class InstructionTrace:
 
     def _handle(self, handle: Callable[..., object], stack: Stack, argument: object) -> None:
         try:
-            handle(self._observer, stack, argument)
+            # A collection could change dictionaries that the handler goes through. Between handlers it is as outside.
+            without_collecting(partial(handle, self._observer, stack, argument))
         except CaptureError:
             raise
         except Exception as error:  # such as a class of the program that cannot say how long it is

@@ -12,7 +12,7 @@ from typing import Any
 from tracecomp.base import switches
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import is_installed, user_source
-from tracecomp.base.user_warnings import place_of
+from tracecomp.base.user_warnings import WarningPlace, place_of, silenced
 from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import Effect, warning
@@ -42,6 +42,7 @@ class ObjectChanges:
         self._handed: list[tuple[object, str, Mapping[object, object]]] = []  # since the last effect
         self._changed_unseen: str | None = None  # a container that no effect changes as the call did
         self.later = False
+        self._shown = False  # code that is not recorded has shown a warning
         self._sorted: tuple[list[Any], list[Any]] | None = None  # the list that is being sorted, and its items
         self._warns = False  # the warning that the running call shows is an effect already
 
@@ -146,6 +147,7 @@ class ObjectChanges:
         self._refuse_later("calls code that shows a warning")
         show = place_of(caller)._replace(line=told.lineno).show
         self._recorder.python.effects.append(Effect(show, None, (str(told.message), told.category)))
+        self._shown = True
 
     def looked_up(self, count: Callable[[], object]) -> None:
         """The program looked up an entry of a cache, which ``count`` does again in every call."""
@@ -200,6 +202,9 @@ class ObjectChanges:
     def repeat_unseen(self) -> None:
         """Make effects of what code that is not recorded has set on objects; note containers that it has changed."""
         self._repeat_handed()
+        for e in self._recorder.python.effects if self._shown else ():
+            if getattr(e.apply, "__func__", None) is not WarningPlace.show:  # the warnings of effects are effects, too
+                e.apply = partial(_silently, e.apply)
         for read, before in self._given:  # also by code that found them elsewhere
             if id(read.value) not in self._changed:
                 names = _different(read.value, before)
@@ -264,6 +269,11 @@ def _parts_of(value: object) -> dict[object, object]:
         return dict(enumerate(value))
     parts: dict[Any, object] = value if isinstance(value, dict) else attributes_of(value)
     return dict(parts)
+
+
+def _silently(apply: Callable[..., object], *args: Any) -> None:
+    with silenced():
+        apply(*args)
 
 
 def _put_in_order(owner: list[Any], order: Sequence[int]) -> None:
