@@ -20,6 +20,7 @@ import tracecomp.ops
 from tracecomp import autograd
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.base.lazy_names import load_module as _load_module
+from tracecomp.base.patches import observe as _observe
 from tracecomp.eager.device import (
     channels_last,
     channels_last_3d,
@@ -181,3 +182,4 @@ chalf, cfloat, cdouble = complex32, complex64, complex128
 short, int, long = int16, int32, int64
 legacy_contiguous_format, newaxis = contiguous_format, None
 __version__ = "0.2.0"
+_observe(__name__)

@@ -24,7 +24,19 @@ def test_environment_is_typed() -> None:
     assert config.from_environment({}) == config.Settings()
 
 
-@pytest.mark.parametrize(("name", "text"), [("TRACECOMP_VERIFY", "maybe"), ("TRACECOMP_NUM_THREADS", "two")])
+@pytest.mark.parametrize(
+    ("text", "accesses", "calls"), [("1", True, None), ("0", False, None), ("calls", False, 100), ("calls:7", False, 7)]
+)
+def test_one_variable_checks_accesses_or_calls(text: str, accesses: bool, calls: int | None) -> None:
+    settings = config.from_environment({"TRACECOMP_CHECK": text})
+    assert (settings.check, settings.check_calls) == (accesses, calls)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("TRACECOMP_VERIFY", "maybe"), ("TRACECOMP_NUM_THREADS", "two"), ("TRACECOMP_CHECK", "calls:0"),
+     ("TRACECOMP_CHECK", "callsign"), ("TRACECOMP_CHECK", "calls:")],
+)  # fmt: skip
 def test_unreadable_environment_names_the_variable(name: str, text: str) -> None:
     with pytest.raises(ValueError, match=name):
         config.from_environment({name: text})

@@ -86,6 +86,7 @@ def outcome(fn: Callable[..., Any], outer: tuple[str, ...], inference: bool) -> 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
 @pytest.mark.parametrize("inner", list(MODES))
+@pytest.mark.filterwarnings("ignore:graph break in fn")
 def test_modes_inside_and_outside_leave_what_eager_calls_leave(program: Callable[..., Any], inner: str) -> None:
     def fn(x: Any) -> Any:
         with MODES[inner]():

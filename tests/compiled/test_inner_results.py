@@ -175,3 +175,18 @@ def test_backward_pass_recorded_in_a_later_part_sees_all_of_it() -> None:
             assert x.grad is not None
             grads.append(x.grad.numpy())
         np.testing.assert_allclose(grads[1], grads[0], rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_leaf_of_the_call_gets_the_gradient_of_a_result(order: int) -> None:
+    def fn(x: tc.Tensor) -> Any:
+        leaf = x.detach().clone().requires_grad_()
+        return (leaf, leaf * x)[::order]
+
+    run = tc.compile(fn)
+    run.quiet = True
+    for n in range(4):
+        x = tc.ones(2) + n
+        leaf, result = run(x)[::order]
+        result.sum().backward()
+        assert leaf.grad.tolist() == x.tolist()

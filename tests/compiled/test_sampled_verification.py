@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.compiled.frozen_values import unguarded
 from tracecomp import nn
 from tracecomp.base import config
 from tracecomp.base.errors import WrongResult
@@ -79,3 +81,69 @@ def test_wrong_result_is_told(mismatch: str, monkeypatch: pytest.MonkeyPatch, tm
 def test_options_that_do_not_exist(options: Any, word: str) -> None:
     with pytest.raises(ValueError, match=f"{word} must be"):
         torch.compile(lambda x: x, **options)
+
+
+def test_the_environment_switches_it_on() -> None:
+    scale = [2.0]
+    with config.override(check_calls=2):
+        run = torch.compile(lambda x: x * scale[0])
+        plain = torch.compile(lambda x: x, disable=True)
+    assert isinstance(run.__call__, Verifier) and run.__call__.every == 2
+    assert not isinstance(plain.__call__, Verifier)
+    for n in range(4):
+        assert run(torch.ones(1)).item() == 2.0, n
+
+
+def test_calls_in_between_run_without_python() -> None:
+    run = torch.compile(lambda x: x * 2, verify=10)
+    for _ in range(4):
+        run(torch.ones(3))
+    assert run.__call__.run != run._general
+
+
+def test_compiled_functions_in_a_compared_call_are_eager() -> None:
+    calls = []
+
+    @torch.compile
+    def inner(x: Any) -> Any:
+        return x * 2
+
+    def outer(x: Any) -> Any:
+        calls.append(inner(x).sum().item())
+        return inner(x) + 1
+
+    run = torch.compile(outer, verify=2)
+    run.quiet = inner.quiet = True
+    for _ in range(4):
+        run(torch.ones(3))
+    assert calls == [6.0] * 4
+
+
+def test_a_clock_is_not_a_difference() -> None:
+    def fn(x: Any) -> Any:
+        return x * time.perf_counter()
+
+    run = torch.compile(fn, verify=1)
+    run.quiet = True
+    for _ in range(4):
+        run(torch.ones(1))
+
+
+def test_a_difference_in_a_part_has_its_line() -> None:
+    state = {"k": 2.0}
+
+    def fn(x: Any) -> Any:
+        y = x * state["k"]
+        now = time.perf_counter()
+        return y + 0 * now
+
+    run = torch.compile(fn, verify=1)
+    run.quiet = True
+    for _ in range(3):
+        run(torch.ones(1))
+    state["k"] = 3.0
+    unguarded(run.parts.used()[0], (torch.ones(1),))
+    with pytest.raises(WrongResult) as wrong:
+        run(torch.ones(1))
+    assert wrong.value.source is not None
+    assert wrong.value.source.line == fn.__code__.co_firstlineno + 1

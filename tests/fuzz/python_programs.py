@@ -143,7 +143,8 @@ def check(p: Program) -> str | None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         eager, compiled = World(p), World(p)
-        compiled.space["step"] = torch.compile(compiled.space["step"])
+        verify = 2 if p.calls[0].seed % 2 else None  # half of the programs also compare their calls themselves
+        compiled.space["step"] = torch.compile(compiled.space["step"], verify=verify)
         for n, c in enumerate(p.calls):
             want, got = by_numpy(eager.call)(c), compiled.call(c)
             found = unequal(got, want, False)

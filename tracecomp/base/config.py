@@ -31,6 +31,23 @@ def _flag(text: str) -> bool:
     raise ValueError("expected 0 or 1")
 
 
+_EVERY = 100
+"""Calls between two comparisons, if the variable does not say."""
+
+
+def _accesses(text: str) -> bool:
+    return False if text.startswith("calls") else _flag(text)
+
+
+def _calls(text: str) -> int | None:
+    if not text.startswith("calls"):
+        return None
+    count = text.removeprefix("calls") or f":{_EVERY}"
+    if not count.startswith(":") or not count[1:].isdecimal() or int(count[1:]) < 1:
+        raise ValueError("expected calls, or calls: with a positive number")
+    return int(count[1:])
+
+
 def _names(text: str) -> tuple[str, ...]:
     return tuple(name.strip() for name in text.split(",") if name.strip())
 
@@ -66,9 +83,15 @@ class Settings:
     check: bool = _knob(
         False,
         "TRACECOMP_CHECK",
-        _flag,
+        _accesses,
         "Check every access and result of compiled programs: docs/testing.md.",
         code=True,
+    )
+    check_calls: int | None = _knob(
+        None,
+        "TRACECOMP_CHECK",
+        _calls,
+        "With calls:100, compare every 100th call of compiled functions with an eager one: docs/wrong-results.md.",
     )
     num_threads: int | None = _knob(
         None, "TRACECOMP_NUM_THREADS", int, "Threads of compiled programs; by default the cores this process may use."

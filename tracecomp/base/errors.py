@@ -74,7 +74,9 @@ class CompileError(TracecompError):
 
 
 class WrongResult(TracecompError):
-    """Raised if a compiled result differs from the eager one by more than rounding."""
+    """Raised if a compiled result differs from the eager one. ``source`` is the first line that differs, if known."""
+
+    source: Source | None = None
 
 
 class CheckError(TracecompError):

@@ -18,10 +18,11 @@ from tracecomp.compiled import stance
 from tracecomp.compiled.backends import BACKENDS, Make, with_settings
 from tracecomp.compiled.budget import Budget
 from tracecomp.compiled.entry import Entry
-from tracecomp.compiled.native_call import call_code, fast_record
+from tracecomp.compiled.native_call import call_code
 from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.recompile_policy import RecompilePolicy
 from tracecomp.compiled.replay import Arguments, Plan
+from tracecomp.compiled.sampled_verification import Verifier
 from tracecomp.eager.modes import asks_for_eager, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.capture import Refusal
@@ -62,6 +63,8 @@ class CallDispatcher:
         self._name = self._recompile.name
         self._lock = Lock()
         self._chain: list[Any] = []
+        self._ended = 0  # objects of recordings that are gone
+        self._verifier: Verifier | None = None
         self.__call__ = self._general
         _all.add(self)
 
@@ -77,7 +80,7 @@ class CallDispatcher:
         self.parts = None
         if self._recompile.budget.closed and self.eager_because is not None:
             self.eager_because = None
-            self.__call__ = self._general
+            self.__call__ = self._verifier or self._general
         self._recompile.reset(self.dynamic, self._new_budget())
         self._relink()
 
@@ -166,10 +169,11 @@ class CallDispatcher:
             self.entries = [entry, *(e for e in self.entries if e is not entry)]
             code = call_code() if again and self.backend == "native" else None
             if code is not None and entry.plan is not None and entry.plan.sized is None:
-                entry.calls()
-                entry.fast = fast_record(entry.plan, leaves, code)
+                entry.write_record(leaves, code)
                 if self.__call__ == self._general:
                     self.__call__ = code.builtin(self._general, self._chain)
+                elif self._verifier is not None and self._verifier.run == self._general:
+                    self._verifier.run = code.builtin(self._general, self._chain)
             if code is not None and entry.fast is None:
                 entry.watch_state(code)
             self._relink()
@@ -180,8 +184,21 @@ class CallDispatcher:
         None while a profile is active, which needs the kernels, or while all calls must be eager.
         """
         python = profiler.watching() or stance.current.name == "force_eager"
-        entries = [] if python else self.entries
-        self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
+        ended = -1
+        while ended != self._ended:  # a collection while the list is made may end objects
+            ended = self._ended
+            entries = [] if python else self.entries
+            self._chain[:] = [e.fast for e in takewhile(lambda e: e.fast is not None, entries)]
+
+    def _object_ended(self) -> None:
+        """Drop what refers to an object that is gone. Python may call this at any time, so it is without the lock."""
+        self._ended += 1
+        for e in self.entries:
+            e.drop_moved()
+            if e.has_ended():
+                self._recompile.learned.ended = e.recording.guards.kinds()
+        self.entries = [e for e in self.entries if not e.has_ended()]
+        self._relink()
 
     # ---- without a recording
 
@@ -226,6 +243,8 @@ class CallDispatcher:
             return self(*args, **kwargs)
         self.entries = policy.make_room(self.entries)
         result, recording = policy.record(self.entries, args, kwargs)
+        if isinstance(recording, Recording):
+            recording.guards.reads.lifetimes.watch(self._object_ended)
         kept = policy.keep(self.entries, recording, self._plan_for_sizes)
         if isinstance(kept, Refusal):
             self._break(kept)

@@ -17,6 +17,7 @@ from tracecomp.compiled.program_state import BASE, PLAIN, Opaque, ProgramState, 
 from tracecomp.eager.grad_fn import FREED
 from tracecomp.eager.modes import enable_grad
 from tracecomp.eager.tensor import Tensor
+from tracecomp.ir.arrays import same_bits
 
 Array = np.ndarray[Any, Any]
 Call = tuple[tuple[Any, ...], dict[str, Any]]
@@ -120,7 +121,7 @@ def _differing(eager: Outcome, compiled: Outcome, tolerance: float | None, moved
             found = _tensor_mismatch(place, a, b, c if isinstance(c, TensorState) else None, tolerance)
             if found is not None:
                 yield found
-        elif not _same_value(a, b):
+        elif not _same_value(a, b, tolerance):
             yield Mismatch(place, a, b)
 
 
@@ -141,6 +142,8 @@ def _tensor_mismatch(
 
 def arrays_differ(have: Array, want: Array, moved: Array | None = None) -> Difference:
     """As ``difference``; complex arrays as pairs of real ones."""
+    if moved is None and same_bits(have, want):
+        return Difference(0.0, 0.0, 0.0, want.dtype.name)
     if want.dtype.kind != "c":
         return difference(have, want, moved)
     real = np.dtype(f"f{want.dtype.itemsize // 2}")
@@ -157,11 +160,11 @@ def _differences(eager: Outcome, compiled: Outcome, tolerance: float | None, wro
             yield apart if place in wrong or apart.agrees(tolerance) else replace(apart, nearer=True)
 
 
-def _same_value(a: Any, b: Any) -> bool:
+def _same_value(a: Any, b: Any, tolerance: float | None) -> bool:
     if a.__class__ is not b.__class__:  # a number that a recording follows has the class of its value
         return False
     if isinstance(a, float):
-        alike = abs(a - b) <= _NUMBER_TOLERANCE * max(abs(a), abs(b))
+        alike = tolerance != 0.0 and abs(a - b) <= _NUMBER_TOLERANCE * max(abs(a), abs(b))
         return bool(a == b or (a != a and b != b) or alike)
     if isinstance(a, Opaque):
         return bool(a.kind == b.kind)
@@ -208,7 +211,8 @@ class Lockstep:
         self.differentiate = differentiate
         self.held: list[tuple[int, ProgramState]] = []
         self.calls = 0
-        self.differences: list[Difference] = []
+        self._wrong: set[str] = set()
+        self.eager = Outcome()
         self.latest = Outcome()
         self.error: Exception | None = None
 
@@ -217,27 +221,44 @@ class Lockstep:
         return ProgramState(self.roots(call))
 
     def roots(self, call: Call) -> dict[str, Any]:
-        return {"args": call[0], "kwargs": call[1], getattr(self.fn, "__name__", "self"): self.fn}
+        fn = getattr(self.fn, "__wrapped__", self.fn)
+        return {"args": call[0], "kwargs": call[1], getattr(fn, "__name__", "self"): fn}
+
+    def outcome(self, fn: Callable[..., Any], call: Call, roots: Mapping[str, object]) -> Outcome:
+        """The outcome of a call of ``fn``, with gradients if they are compared."""
+        return outcome(fn, call, roots, self.differentiate)
+
+    def mismatches(self, eager: Outcome, compiled: Outcome) -> list[Mismatch]:
+        """Differences of two outcomes beyond the tolerance."""
+        return mismatches(eager, compiled, self.tolerance)
 
     def step(self, call: Call) -> list[Mismatch]:
-        """Make the call both ways; where they differ."""
-        before = self.state(call)
+        """Make the call both ways; where they differ, and where results of earlier calls have changed."""
+        return self.compare(call, self.state(call)) + self._kept(self.latest, call)
+
+    def compare(self, call: Call, before: ProgramState) -> list[Mismatch]:
+        """Make the call both ways from the present state, which is ``before``; where they differ."""
         roots = self.roots(call)
-        eager = outcome(self.fn, call, roots, self.differentiate)
+        eager = self.eager = outcome(self.fn, call, roots, self.differentiate)
         before.restore()
         compiled = self.latest = outcome(self.compiled, call, roots, self.differentiate)
         self.calls += 1
-        found = mismatches(eager, compiled, self.tolerance)
+        found = self.mismatches(eager, compiled)
         self.error = eager.error
-        if any(m.difference is not None and np.isfinite(m.difference.relative) for m in found):
+        if self.tolerance != 0.0 and any(m.difference and np.isfinite(m.difference.relative) for m in found):
             after = self.state(call)
             for seed in range(CHANGES):
                 before.restore()
                 again = {m.place for m in mismatches(eager, compiled, self.tolerance, self.moved(call, roots, seed))}
                 found = [m for m in found if m.place in again]
             after.restore()
-        self.differences = list(_differences(eager, compiled, self.tolerance, {m.place for m in found}))
-        return found + self._kept(compiled, call)
+        self._wrong = {m.place for m in found}
+        return found
+
+    @property
+    def differences(self) -> list[Difference]:
+        """How far results and state of the latest call are apart."""
+        return list(_differences(self.eager, self.latest, self.tolerance, self._wrong))
 
     def moved(self, call: Call, roots: Mapping[str, object], seed: int) -> Outcome:
         """The eager outcome of operands that are moved by about one unit in the last place."""

@@ -6,8 +6,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracecomp.compiled.budget import Rent
+from tracecomp.compiled.native_call import fast_record
 from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.state_rows import StateCheck
+from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording
 from tracecomp.runtime.call import Code, take_calls
 
@@ -15,7 +17,8 @@ from tracecomp.runtime.call import Code, take_calls
 @dataclass
 class Entry:
     """A recording in use. ``follows``: numbers that Python read were followed where possible.
-    ``told``: the count of served calls at the last ``newly_served``."""
+    ``told``: the count of served calls at the last ``newly_served``. ``ends``: objects that were gone when ``fast`` was
+    written."""
 
     recording: Recording
     follows: bool
@@ -24,6 +27,15 @@ class Entry:
     rent: Rent = field(default_factory=Rent)
     slow_calls: int = 0
     told: int = 0
+    ends: int = 0
+
+    def write_record(self, leaves: Leaves, code: Code) -> None:
+        """Have native code serve calls like this one, which has just fitted the plan, if that is possible."""
+        assert self.plan is not None
+        self.calls()
+        self.ends = self.recording.guards.reads.lifetimes.ends
+        self.fast = fast_record(self.plan, leaves, code)
+        self.drop_moved()  # an object may be gone meanwhile
 
     def watch_state(self, code: Code) -> None:
         """Compare the state outside in native code from now on, as far as possible."""
@@ -44,6 +56,19 @@ class Entry:
         calls = self.calls()
         new, self.told = calls - self.told, calls
         return new
+
+    def has_ended(self) -> bool:
+        """Whether an object that the recording refers to is gone."""
+        return self.recording.guards.reads.lifetimes.ended
+
+    def drop_moved(self) -> None:
+        """Drop the record if an object whose memory it reads is gone."""
+        ends = self.recording.guards.reads.lifetimes.ends
+        if ends != self.ends:
+            self.calls()
+            self.ends = ends
+            self.fast = None
+            self.slow_calls = 0
 
     def is_sized(self) -> bool:
         """Whether it serves more sizes than those it was recorded with."""

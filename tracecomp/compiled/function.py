@@ -8,9 +8,14 @@ from functools import partial, update_wrapper
 from types import MethodType
 from typing import Any
 
+from tracecomp.base import config
+from tracecomp.base.errors import Source
 from tracecomp.base.lazy_names import load_module
 from tracecomp.compiled.call_dispatch import CallDispatcher
+from tracecomp.compiled.eager_vs_compiled import Call
 from tracecomp.compiled.kernel_profile import Profile
+from tracecomp.compiled.mismatch_lines import first_difference, in_pieces
+from tracecomp.compiled.program_state import ProgramState
 from tracecomp.compiled.recompile_policy import MAX_UNSETTLED
 from tracecomp.compiled.sampled_verification import Verifier
 from tracecomp.ir.graph import Graph
@@ -34,7 +39,7 @@ class Compiled(CallDispatcher):
     ) -> None:  # fmt: skip
         super().__init__(fn, fullgraph, threads, backend, dynamic, fast_math, checked, disable)
         if verify is not None:
-            self.__call__ = Verifier(self, verify, mismatch)
+            self.__call__ = self._verifier = Verifier(self, verify, mismatch)
         if not hasattr(fn, "state_dict"):
             update_wrapper(self, fn, updated=())
 
@@ -75,6 +80,23 @@ class Compiled(CallDispatcher):
     def misses(self) -> list[str]:
         """Why calls were recorded, or made separate programs."""
         return self._recompile.misses
+
+    def _line_of_difference(self, call: Call, place: str, before: ProgramState) -> Source | None:
+        """The line where an eager call first differs from the recording that serves it, or sets ``place``.
+
+        The call is made again, from the state ``before``.
+        """
+        args, kwargs = call
+        source = None
+        if self.parts is not None:
+            source = in_pieces(self.parts.used(), partial(self._general, *args, **kwargs))
+        elif self.entries:
+            entry = self.entries[0]
+            places = self._recompile.learned.places()
+            _, new = record(self.fn, args, kwargs, self._name, False, places=places, follow=entry.follows)
+            source = first_difference(self.fn, entry.recording, new)
+        before.restore()
+        return source or _above("inspect.line_watch").line_of_place(self.fn, call, place)
 
     def save(
         self, path: str | os.PathLike[str], *args: Any, also: Sequence[tuple[object, ...]] = (),
@@ -171,8 +193,11 @@ def compile(
     state being as before the call. ``mode`` and ``options`` are PyTorch's and change nothing here.
 
     ``verify`` compares calls with eager ones, results and state: ``"first"`` the first that runs from a recording, a
-    number every so many calls. WrongResult where they differ by more than rounding; with ``mismatch="warn"`` a warning.
+    number every so many calls; TRACECOMP_CHECK=calls:100 does so for all functions. WrongResult where bits differ; with
+    ``mismatch="warn"`` a warning.
     """
+    if verify is None and not disable:
+        verify = config.current().check_calls
     if model is None:
         return partial(
             compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,

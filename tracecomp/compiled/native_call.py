@@ -128,7 +128,8 @@ class _Writer:
         self.threads = threads.wanted(plan.forward.threads) if image.parallel else 1
         self.first_output = len(self.places)
         self.arena_bytes = image.memory_bytes + self.threads * image.thread_bytes
-        self.r = Record(code, image.arrays, self.arena_bytes)
+        self.lifetimes = self.guards.reads.lifetimes
+        self.r = Record(code, image.arrays, self.arena_bytes, self.lifetimes.has)
         self.sources: dict[tuple[int, int], int] = {}
         self.read = set(self.recording.inputs)
         written = [b.ref for b, _ in self.recording.updates if b.kind == "state"]

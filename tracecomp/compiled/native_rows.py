@@ -15,6 +15,7 @@ from tracecomp.eager.modes import Modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import FIELDS, blank
 from tracecomp.ir.types import DType
+from tracecomp.record.guards.lifetimes import Lifetimes
 from tracecomp.record.guards.snapshots import MISSING, ById, freeze
 from tracecomp.record.pytree import Leaves
 from tracecomp.runtime.call import Held, Place, Record
@@ -28,6 +29,7 @@ class Sources(Protocol):
 
     r: Record
     leaves: Leaves
+    lifetimes: Lifetimes
     used: dict[tuple[int, int], int | None]
 
     def source(
@@ -47,7 +49,7 @@ class NativeRows(StateRows):
     """Collects the words that native code compares, from the state of the fitting call."""
 
     def __init__(self, writer: Sources) -> None:
-        super().__init__(writer.r)
+        super().__init__(writer.r, writer.lifetimes)
         self.writer = writer
         self.leaves = writer.leaves
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from tracecomp.compiled.graph_breaks import split
 from tracecomp.record.capture import target_of
+from tracecomp.record.guards.lifetimes import is_awaited
 from tracecomp.record.guards.ownership import is_module, is_program_code
+from tracecomp.record.outside import frame_readers
 
 _MOST = 256
 """How many functions and modules that Python statements call are compiled; more are objects of single calls."""
@@ -73,7 +75,11 @@ class Parts:
     def _can_compile(called: object, fn: object) -> bool:
         if is_module(called):
             return not hasattr(called, "_orig_mod")
+        if isinstance(called, MethodType) and is_awaited(called.__self__):  # which the compiled method would hold
+            return False
         if not isinstance(fn, FunctionType) or fn.__code__.co_flags & 0x2A0:  # generators and coroutines
+            return False
+        if fn.__code__ in frame_readers:
             return False
         made_in_call = fn.__closure__ is not None and "<locals>" in fn.__qualname__
         return not made_in_call and is_program_code(fn.__code__, fn.__globals__)

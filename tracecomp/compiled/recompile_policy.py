@@ -149,14 +149,15 @@ class RecompilePolicy:
     # ---- recording
 
     def make_room(self, entries: Sequence[Entry]) -> list[Entry]:
-        """``entries`` without the least recently used one of too many, and without those whose state has moved."""
+        """``entries`` without the least recently used one of too many, those whose state has moved, and ended ones."""
         # Every entry is checked, so the next recording knows all moved state.
-        return [e for e in entries[: MAX_RECORDINGS - 1] if not self.learned.moved(e.recording)]
+        return [e for e in entries[: MAX_RECORDINGS - 1] if not (e.has_ended() or self.learned.moved(e.recording))]
 
     def record(
         self, entries: Sequence[Entry], args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[Any, Recording | Refusal]:
         """Record a call, with all dynamic that has varied."""
+        self.learned.note_ended(args, kwargs)
         learned, guards = self.learned, [e.recording.guards for e in entries]
         numbers = learned.numbers.of_call(guards, args, kwargs)
         follow = learned.follow and not any(g.reads.asks_types for g in guards)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import FunctionType, MemberDescriptorType
 from typing import Any
 
 from tracecomp.codegen.calls.call_tables import CELL_CONTENTS, DICT_SIZE, DICT_VERSION, LIST_SIZE, TYPE
 from tracecomp.record.guards.class_versions import class_version_offset, field_offset
+from tracecomp.record.guards.lifetimes import Lifetimes, may_end
 from tracecomp.record.guards.lookup import inherited
 from tracecomp.record.guards.reads import Read, Reads
 from tracecomp.record.guards.snapshots import MISSING
@@ -18,16 +19,21 @@ from tracecomp.runtime.object_layout import Word, dictionaries_have_versions, di
 
 
 class StateRows:
-    """Collects words of objects as they are now."""
+    """Collects words of objects as they are now. ``lifetimes`` are those of the recording."""
 
-    def __init__(self, record: Record) -> None:
+    def __init__(self, record: Record, lifetimes: Lifetimes) -> None:
         self.r = record
+        self._lifetimes = lifetimes
         self._seen: set[tuple[int, str]] = set()
         self._listed: set[int] = set()
 
     def add(self, table: str, *words: RecordWord) -> None:
         """Append a row to the record."""
         self.r.add(table, *words)
+
+    def borrow(self, value: object) -> None:
+        if may_end(value):
+            self._lifetimes.refer(value, ends=False)
 
     def entry(self, mapping: Any, key: Any, value: Any) -> bool:
         if not isinstance(mapping, dict) or dict.get(mapping, key, MISSING) is not value:
@@ -105,8 +111,8 @@ def word_row(w: Word) -> tuple[Held | int, int, Held | int]:
 class _NotedRows(StateRows):
     """Notes the rows that are added."""
 
-    def __init__(self, record: Record) -> None:
-        super().__init__(record)
+    def __init__(self, record: Record, lifetimes: Lifetimes) -> None:
+        super().__init__(record, lifetimes)
         self.added: list[tuple[object, ...]] = []
 
     def add(self, table: str, *words: RecordWord) -> None:
@@ -120,6 +126,8 @@ class StateCheck:
     Native code compares words: that a name has the very same value, a list the same elements, a class the same version.
     This is stricter than the reads need to be: a number may be equal and another object. ``Read`` itself compares those
     that have changed so, those that native code does not know, and all after a word that differs.
+
+    It holds no object whose end a program may see. Without one whose words it compares, it has to be made again.
     """
 
     def __init__(self, reads: Reads, code: Code) -> None:
@@ -127,50 +135,61 @@ class StateCheck:
         self._code = code
         self._rows: dict[Read, Sequence[object]] = {}
         self._inconstant: set[Read] = set()
-        self._left: list[tuple[Read, object]] = []
-        self.differs = True
+        self._left: list[tuple[Read, Callable[[], object]]] = []
+        self._same: Callable[[], bool] | None = None
+        reads.lifetimes.watch(self.release)
+
+    @property
+    def differs(self) -> bool:
+        """Whether the state was another since the last ``update``."""
+        return self._same is None
 
     def __call__(self) -> list[tuple[Read, object]] | None:
         """The reads to compare in Python, with their owners; None for all of them."""
-        if self.differs or not self._same():
-            self.differs = True
+        if self._same is None or not self._same():
+            self.release()
             return None
-        return self._left
+        return [(read, owner()) for read, owner in self._left]
+
+    def release(self) -> None:
+        """Compare in Python until the next ``update``; hold nothing."""
+        self._same = None
+        self._left = []
 
     def update(self) -> None:
         """Note the present state as far as it fits the reads."""
         before = self._rows
-        found = self._collected()
-        inconstant = {read for read, rows in found.items() if before.get(read, rows) != rows}
+        found, rows = self._collected()
+        inconstant = {read for read, words in found.items() if before.get(read, words) != words}
         if inconstant:
             self._inconstant |= inconstant
-            found = self._collected()
+            found, rows = self._collected()
         self._rows = found
-        self.differs = False
+        ends = self._reads.lifetimes.ends
+        self._same = self._code.comparison(rows.r.finish())
+        del rows  # which holds all objects
+        if ends != self._reads.lifetimes.ends:
+            self.release()
 
-    def _collected(self) -> dict[Read, Sequence[object]]:
+    def _collected(self) -> tuple[dict[Read, Sequence[object]], _NotedRows]:
         """The rows by read, in a new record."""
-        rows = _NotedRows(Record(self._code, 0, 0))
+        lifetimes = self._reads.lifetimes
+        rows = _NotedRows(Record(self._code, 0, 0, lifetimes.has), lifetimes)
         found: dict[Read, Sequence[object]] = {}
         self._left = []
-
-        def collect(read: Read, owner: object) -> None:
-            if read.runs_code:
-                self._left.append((read, owner))
-                return
-            now = read.fetch(owner)
-            start = len(rows.added)
-            # The call that fitted may have changed values that it read.
-            fits = read.step is None or read.fits(now)
-            if not fits or read in self._inconstant or not read.row(rows, owner, now):
-                self._left.append((read, owner))
-                return
-            found[read] = rows.added[start:]
-            for child in read.children.values():
-                collect(child, now)
-
         for root in self._reads.roots():
-            collect(root, None)
-        self._left.sort(key=lambda pair: pair[0].runs_code)  # as in ``Reads.check``
-        self._same = self._code.comparison(rows.r.finish())
-        return found
+            self._collect(root, None, rows, found)
+        return found, rows
+
+    def _collect(self, read: Read, owner: object, rows: _NotedRows, found: dict[Read, Sequence[object]]) -> None:
+        """Add the rows of ``read`` and of all below."""
+        now = read.fetch(owner)
+        start = len(rows.added)
+        # The call that fitted may have changed values that it read.
+        fits = read.step is None or read.fits(now)
+        if not fits or read in self._inconstant or not read.row(rows, owner, now):
+            self._left.append((read, self._reads.lifetimes.borrowed(owner)))
+            return
+        found[read] = rows.added[start:]
+        for child in read.children.values():
+            self._collect(child, now, rows, found)

@@ -16,6 +16,7 @@ from tracecomp.compiled.entry import Entry
 from tracecomp.record.binding import Binding
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.varying_numbers import VaryingNumbers
+from tracecomp.record.guards.varying_objects import note_ended
 from tracecomp.record.pytree import Leaves, flatten_call
 from tracecomp.record.recording import Recording, SeenValue
 from tracecomp.record.symbolic.sizes import Varying
@@ -46,6 +47,7 @@ class Learned:
         self.numbers = VaryingNumbers(sizes=dynamic is not False)
         self.sizes = Varying(every=bool(dynamic))
         self.shared: list[Binding] = []
+        self.ended: dict[int, type] = {}  # the classes of arguments of a recording that has ended, by leaves
         self._sizes_vary = dynamic is not False
         self._places: dict[tuple[int, str], StateSlot] = {}
         self._values: Counter[Source | None] = Counter()
@@ -59,6 +61,14 @@ class Learned:
         """A call did not fit ``recording``."""
         self._lines.update(recording.guards.lines(leaves))
         recording.guards.note_other_objects(leaves)
+
+    def note_ended(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        """A call is recorded: take classes of objects apart, of which an ended recording was given others."""
+        ended, self.ended = self.ended, {}
+        leaves = flatten_call(args, kwargs)[1] if ended else ()
+        for n, kind in ended.items():
+            if n < len(leaves) and type(leaves[n]) is kind:
+                note_ended(kind)
 
     def another_path(self, predicate: SeenValue, value: object) -> None:
         """A call had another value at ``predicate`` than was recorded."""

@@ -35,6 +35,7 @@ class Modes(threading.local):
     levels: tuple[Any, ...] = ()  # forward derivatives being taken, the innermost last; needs ``use.begun``
     grad_above: bool | None = None  # whether the primitive being dispatched is recorded for backward
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
+    compared: bool = False  # this eager call is compared with a compiled one
     trial_run: bool = False  # a past call runs again, on copies: it must leave no trace
     untold: bool = False  # this run is recorded for later calls: other processes do not take part in it
     save_hooks: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()
@@ -48,9 +49,9 @@ _DEFAULTS = {name: value for name, value in vars(Modes).items() if not name.star
 modes = Modes()
 EAGER = (
     "place", "without_memory", "function_modes", "dispatch_modes", "undispatched", "plain_subclasses", "save_hooks",
-    "anomaly", "watch", "levels",
+    "anomaly", "watch", "levels", "compared",
 )  # fmt: skip
-"""Modes under which compiled functions run eagerly: they observe each operator, or its saved values."""
+"""Modes under which compiled functions run eagerly: they observe each operator, or its saved values or results."""
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

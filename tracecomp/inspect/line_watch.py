@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import Source
+from tracecomp.compiled.eager_vs_compiled import Lockstep
 from tracecomp.compiled.program_state import ProgramState, TensorState
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import Array, same_bits
+from tracecomp.record.capture import target_of
 from tracecomp.record.guards.ownership import is_program_code
 
 _MOST_LINES = 20_000
@@ -134,6 +136,18 @@ def line_that_changes(
     tensor = _tensor_at(ProgramState(roots), place)
     found = None if tensor is None else _watched(fn, call, tensor, roots)
     return found or _watched(fn, call, lambda: ProgramState(roots).values.get(place), roots)
+
+
+def line_of_place(fn: Callable[..., Any], call: Any, place: str) -> Source | None:
+    """The last line of an eager call that changes ``place``, or that runs in ``fn``; the state is restored."""
+    roots = Lockstep(fn, fn).roots(call)
+    found = None if place.startswith("result") else line_that_changes(fn, call, place, roots)
+    if found is None:
+        target = target_of(fn)
+        lines = lines_of(fn, call, roots)
+        own = [x for x in lines if target is not None and x.function == target[0].__name__]
+        found = next(reversed(own or lines), None)
+    return found
 
 
 def _watched(

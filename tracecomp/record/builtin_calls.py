@@ -7,6 +7,7 @@ import importlib
 import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from types import CodeType, NoneType
 from typing import Any
 
 import numpy as np
@@ -85,9 +86,18 @@ def arithmetic(observer: Watching, operand: object) -> None:
         observer.recorder.refuse_here("computes with decimal numbers, whose context may change", Section.IMPURE)
 
 
+def _evaluate(observer: Watching, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """``eval`` or ``exec``: the instructions of the text are observed, as those of functions are."""
+    code, *spaces = args
+    if kwargs or not isinstance(code, str | bytes | CodeType) or not all(type(s) in (dict, NoneType) for s in spaces):
+        observer.recorder.refuse_here("evaluates a text with other than dictionaries", Section.IMPURE)
+    for space in spaces:
+        observer.item(space, "__builtins__")  # which is added where it is missing
+
+
 SPECIAL: dict[Any, Callable[[Any, list[Any], dict[str, Any]], None]] = {
     vars: _vars, getattr: _getattr, hasattr: _getattr, setattr: _setattr, delattr: _delattr, len: _len, bool: _len,
     next: _next, os.getenv: _getenv, print: _print, id: _which, hash: _which, warnings.warn: _warn,
     isinstance: class_test, issubclass: class_test, importlib.import_module: import_module,
-    __import__: import_module,
+    __import__: import_module, eval: _evaluate, exec: _evaluate,
 }  # fmt: skip

@@ -32,7 +32,6 @@ FUNCTIONS: dict[str, str] = {
     "openssl_shake_128 openssl_shake_256 pbkdf2_hmac scrypt",
     "_md5": "*", "_sha1": "*", "_sha2": "*", "_sha256": "*", "_sha512": "*", "_sha3": "*", "_blake2": "*",
     "_ctypes": "POINTER addressof alignment buffer_info byref pointer sizeof",
-    "_weakref": "proxy",
     "sys": "exc_info exception getdefaultencoding getfilesystemencodeerrors getfilesystemencoding intern is_finalizing",
     "posix": "fspath getpid _path_normpath _path_splitroot _path_splitroot_ex",
     "gc": "collect", "_thread": "allocate allocate_lock get_ident get_native_id RLock lock",

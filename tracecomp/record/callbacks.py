@@ -13,6 +13,7 @@ from tracecomp.record.guards.read_steps import Slot
 from tracecomp.record.guards.visibility import held_by, is_container
 from tracecomp.record.object_writes import CHANGES
 from tracecomp.record.outside import outside
+from tracecomp.record.plain_numbers import is_cached
 from tracecomp.record.watching import Watching
 
 _EFFECTS = (print, setattr, delattr, next, warnings.warn, importlib.import_module, __import__)
@@ -42,6 +43,9 @@ def note_callbacks(observer: Watching, value: object) -> None:
                 "Pass a Python function",
             )
         observer.consume(value.__self__)
+    elif is_cached(value):
+        what = f"passes {getattr(value, '__name__', 'a function')}, which has a cache, as a callback"
+        observer.recorder.refuse_here(what, Section.STATE)
     elif not isinstance(value, type) and (name := outside(value)) is not None:
         observer.recorder.refuse_here(f"passes {name} as a callback", Section.IMPURE)
 

@@ -12,7 +12,6 @@ import numpy as np
 
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
-from tracecomp.base.gc_pause import without_collecting
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
@@ -75,7 +74,7 @@ def record(
     recorder = Recorder(name, strict, follow, varying)
     recorder.leaves = leaves
     observer = _observer(fn, recorder, guards)
-    unnoted = True  # whether sizes may have escaped without an effect
+    recording: Recording | Refusal | None = None
     replaced: list[Replaced] = []
     try:
         given = _bind_numbers(recorder, args, kwargs, numbers, varying, at, replaced)
@@ -85,8 +84,7 @@ def record(
         bind_arguments(recorder, leaves, where)
         for place in places:
             recorder.inputs.bind_place(place)
-        # Without collecting: finalizers of objects from outside the program would have effects in the recording.
-        result = without_collecting(partial(observer.call, fn, *given))
+        result = observer.call(fn, *given)
         del given  # followed numbers are looked for below
         finish = partial(build_recording, recorder, guards, leaves, result, observer, derive)
         recording = _finished(recorder, strict, finish)
@@ -97,12 +95,11 @@ def record(
             put_plain(recorder.python.effects, (args, kwargs))
             recording.unsettled = recording.unsettled or _fill_in(recorder, places)
             recording.blamed = recorder.refusals.lines
-            unnoted = recording.unsettled is not None
         return result, recording
     finally:
         modes.recorder = None
         _restore(replaced)
-        _left(recorder, (args, kwargs), places, unnoted)
+        _left(observer, (args, kwargs), places, recording)
 
 
 def _observer(fn: object, recorder: Recorder, guards: Guards) -> Observer:
@@ -126,13 +123,18 @@ def _restore(replaced: list[Replaced]) -> None:
     replaced.clear()
 
 
-def _left(recorder: Recorder, given: Given, places: Sequence[StateSlot], unnoted: bool) -> None:
+def _left(observer: Observer, given: Given, places: Sequence[StateSlot], recording: Recording | Refusal | None) -> None:
     """Replace escaped dynamic numbers by plain ones, and drop the recorder's references."""
+    recorder = observer.recorder
     put_plain(recorder.python.effects, given)
     recorder.forget()
     _fill_in(recorder, places)
-    if unnoted:
+    if not isinstance(recording, Recording) or recording.unsettled is not None:  # sizes may lack an effect
         put_plain_for([n for ref in recorder.sized_ints if (n := ref()) is not None])
+    if isinstance(recording, Recording):
+        observer.close()
+    else:
+        observer.release()
 
 
 def _finished(recorder: Recorder, strict: bool, finish: Callable[[], Recording]) -> Recording | Refusal:

@@ -42,6 +42,10 @@ def container_method(
         observer.looked_up(owner, args[0])
     if id(owner) not in observer.known:
         return
+    if name == "sort" and isinstance(owner, list) and is_program_function(kwargs.get("key")):
+        observer.contents(owner)
+        observer.changes.sorts(owner)
+        return
     if is_program_function(kwargs.get("key")):  # each repetition would call it twice
         observer.recorder.refuse_here(f"calls {name} of a {type(owner).__name__} with a key function", Section.STATE)
     if name in CHANGES:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.base.capture_guide import BreakReason, Section
+from tracecomp.base.user_warnings import silenced
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.memory import overlap
 from tracecomp.record.refusals import Refusals
@@ -140,7 +141,7 @@ def _bounds(value: object) -> tuple[int, int] | None:
         return None
     if not isinstance(value, np.ndarray):
         try:
-            with memoryview(value) as view:  # type: ignore[arg-type]
+            with silenced(RuntimeWarning), memoryview(value) as view:  # type: ignore[arg-type]
                 return byte_bounds(np.asarray(view)) if view.nbytes else None
         except (TypeError, ValueError, BufferError):  # not a buffer, a format without a dtype, a released view
             return None

@@ -8,14 +8,18 @@ from __future__ import annotations
 import gc
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
+from functools import partial
 from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import CaptureError, is_user_file
+from tracecomp.base.gc_pause import without_collecting
 from tracecomp.base.interpreter import supported
 from tracecomp.base.user_warnings import warn_user
+from tracecomp.eager.modes import modes
 from tracecomp.record.frames import STACK_IS_KNOWN, Stack, watch_instructions
 from tracecomp.record.guards.ownership import is_program_code
 from tracecomp.record.instructions import LIBRARY, PROGRAM, Handlers
@@ -25,25 +29,29 @@ from tracecomp.record.watching import Watching
 T = TypeVar("T")
 
 _paused: list[Any] = []
+_SHOWN = warnings._showwarnmsg.__code__  # type: ignore[attr-defined]
+"""The code of Python's function that shows a warning, which functions in C call, too."""
 
 
 def _pause(phase: str, info: object) -> None:
     observer = sys.gettrace()
     if phase == "start" and isinstance(getattr(observer, "__self__", None), InstructionTrace):
-        _paused.append(observer)
+        _paused.append((observer, modes.recorder))
         sys.settrace(None)
+        modes.recorder = None
 
 
 def _resume(phase: str, info: object) -> None:
     if phase == "stop" and _paused:
-        sys.settrace(_paused.pop())
+        observer, modes.recorder = _paused.pop()
+        sys.settrace(observer)
 
 
 def _leave_collections_out() -> None:
     """Exclude code that a garbage collection runs (finalizers, closed generators, callbacks) from observation.
 
-    It is not part of a recorded program. The collector is paused during recording, but a program, a library or another
-    thread may start it. Callbacks run in order at both ends, so these two enclose the rest.
+    It is not part of a recorded program. Callbacks run in order at both ends, so these two enclose the rest. The
+    collector is paused only in handlers: programs ask whether it is enabled.
     """
     if gc.callbacks[:1] != [_pause] or gc.callbacks[-1:] != [_resume]:
         gc.callbacks[:] = [_pause, *(each for each in gc.callbacks if each not in (_pause, _resume)), _resume]
@@ -82,10 +90,12 @@ class InstructionTrace:
 
     def _called(self, frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code
+        if code is _SHOWN and self._recorder.refusals.reason is None:
+            self._observer.changes.shown(frame)
         if code is self._root and self._recorder.refusals.running is None:
             self._recorder.refusals.running = frame
         before = self._before(frame, event, arg) if self._before is not None else None
-        if code.co_name == "<module>":
+        if code.co_name == "<module>" and not _is_evaluated(frame):
             return self._import(frame, before)
         if self._imports:
             return before
@@ -138,15 +148,21 @@ class InstructionTrace:
                     for handle, argument in found[1]:
                         if self._recorder.refusals.reason is None:
                             self._handle(handle, stack, argument)
+                            self._release()
             elif before is not None:
                 before = before(frame, event, arg)
             return traced
 
         return traced
 
+    def _release(self) -> None:
+        if self._recorder.refusals.reason is not None:
+            self._observer.release()
+
     def _handle(self, handle: Callable[..., object], stack: Stack, argument: object) -> None:
         try:
-            handle(self._observer, stack, argument)
+            # A collection could change dictionaries that the handler goes through. Between handlers it is as outside.
+            without_collecting(partial(handle, self._observer, stack, argument))
         except CaptureError:
             raise
         except Exception as error:  # such as a class of the program that cannot say how long it is
@@ -158,6 +174,12 @@ class InstructionTrace:
                 )  # fmt: skip
             what = f"reads an object that cannot be inspected ({type(error).__name__}: {error})"
             self._recorder.refuse_here(what, Section.STATE)
+
+
+def _is_evaluated(frame: FrameType) -> bool:
+    """Whether the program runs a text by ``eval`` or ``exec``, not the code of a module that is imported."""
+    caller = frame.f_back
+    return caller is not None and caller.f_trace_opcodes and is_program_code(caller.f_code, caller.f_globals)
 
 
 def _raised_at(error: Exception) -> tuple[str, int]:

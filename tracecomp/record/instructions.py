@@ -15,6 +15,7 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
+from tracecomp.base.capture_guide import Section
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.builtin_calls import arithmetic, text
 from tracecomp.record.calls import called
@@ -24,6 +25,7 @@ from tracecomp.record.frames import LAYOUT, Stack
 from tracecomp.record.guards.lookup import is_key
 from tracecomp.record.guards.read_steps import Element, Entry
 from tracecomp.record.guards.snapshots import MISSING, plain_value
+from tracecomp.record.numpy_errors import try_operator
 from tracecomp.record.object_writes import delete_attribute, set_attribute, set_item
 from tracecomp.record.opaque_calls import called_by_library
 from tracecomp.record.plain_numbers import plain_numbers, wants_plain
@@ -126,8 +128,20 @@ def _load_global(observer: Watching, stack: Stack, name: str) -> None:
 
 @_program("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 def _load_name(observer: Watching, stack: Stack, name: str) -> None:
-    if name not in stack.frame.f_locals:  # of the body of a class
+    held = stack.frame.f_locals  # of the body of a class, or of a text that is evaluated
+    if name not in held or held is stack.frame.f_globals:
         observer.global_name(stack.frame, name)
+    else:
+        observer.item(held, name)
+
+
+@_program("STORE_NAME")
+def _store_name(observer: Watching, stack: Stack, name: str) -> None:
+    held = stack.frame.f_locals
+    if held is stack.frame.f_globals:
+        _store_global(observer, stack, name)
+    else:
+        observer.changes.change(held, Entry(name), operator.setitem, name, stack.peek(1))
 
 
 @_program("IMPORT_NAME")
@@ -187,6 +201,13 @@ def _is(observer: Watching, stack: Stack, _: object) -> None:
     observer.same(stack.peek(1), stack.peek(2))
 
 
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul,
+}  # fmt: skip
+"""Operators of numbers, which may have floating-point errors."""
+
+
 @_program("COMPARE_OP", "BINARY_OP")
 def _operands(observer: Watching, stack: Stack, sign: str) -> None:
     if sign == "[]":  # from Python 3.14 on a binary operator like others
@@ -195,6 +216,7 @@ def _operands(observer: Watching, stack: Stack, sign: str) -> None:
     for depth in (2, 1):
         observer.consume(stack.peek(depth))
         arithmetic(observer, stack.peek(depth))
+    try_operator(observer, _OPERATORS.get(sign.removesuffix("=")), stack.peek(2), stack.peek(1))
     if sign in ("%", "%=") and type(stack.peek(2)) in (str, bytes, bytearray):
         stack.put(1, plain_numbers(stack.peek(1)))  # `%*d` asks for the very type
 
@@ -282,6 +304,15 @@ def _delete_global(observer: Watching, stack: Stack, name: str) -> None:
     observer.changes.change(space, Entry(name), operator.delitem, name)
 
 
+@_program("DELETE_NAME")
+def _delete_name(observer: Watching, stack: Stack, name: str) -> None:
+    held = stack.frame.f_locals
+    if held is stack.frame.f_globals:
+        _delete_global(observer, stack, name)
+    else:
+        observer.changes.change(held, Entry(name), operator.delitem, name)
+
+
 @_program("STORE_DEREF")
 def _store_deref(observer: Watching, stack: Stack, where: tuple[int, str]) -> None:
     observer.changes.set_cell(stack.variable(where[0]), where[1], stack.peek(1))
@@ -307,20 +338,34 @@ _READ = frozenset({"__dir__", "__reduce__", "__reduce_ex__", "__getstate__", "__
 
 
 @_program("UNARY_POSITIVE", "UNARY_NEGATIVE", "UNARY_INVERT", "CALL_INTRINSIC_1")
-def _unary(observer: Watching, stack: Stack, _: object) -> None:
+def _unary(observer: Watching, stack: Stack, kind: object) -> None:
+    if kind == _ALL_NAMES:
+        _import_all(observer, stack, None)
     arithmetic(observer, stack.peek(1))
+
+
+@_program("IMPORT_STAR")
+def _import_all(observer: Watching, stack: Stack, _: object) -> None:
+    observer.recorder.refuse_here("imports all names of a module", Section.STATE, "Import single names")
 
 
 def _entry(owner: object, key: object) -> Entry | Element | None:
     return Entry(key) if isinstance(owner, dict) and is_key(key) else None
 
 
+_ALL_NAMES = 2
+"""The argument of ``CALL_INTRINSIC_1`` that imports all names, from CPython 3.12 on."""
+
+
 def _callee(stack: Stack, count: int) -> tuple[Any, Any]:
     """The callee with ``count`` operands above it, and its object if it is a method of one."""
-    below, above = stack.peek(count + 2), stack.peek(count + 1)
-    if LAYOUT.callee_first or below is not None:
-        return below, above
-    return above, None
+    depth = _callee_depth(stack, count)
+    return stack.peek(depth), stack.peek(count + 1) if depth == count + 2 else None
+
+
+def _callee_depth(stack: Stack, count: int) -> int:
+    """The depth on the stack of the callee with ``count`` operands above it."""
+    return count + 2 if LAYOUT.callee_first or stack.peek(count + 2) is not None else count + 1
 
 
 def _call_with(observer: Watching, stack: Stack, count: int, above: int, keywords: tuple[str, ...]) -> None:
@@ -334,7 +379,7 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
         stack.put(1 + above, given[0])
     elif callee is int and len(given) == 1 and type(given[0]) in (SymInt, SymScalar):
         callee = math.trunc  # the same, but the result may follow sizes too
-        stack.put(count + above + 1 + LAYOUT.callee_first, callee)
+        stack.put(_callee_depth(stack, count + above), callee)
     elif wants_plain(callee) or (callee is pow and len(given) == 3):
         given = list(map(plain_numbers, given))
         for depth in range(count, 0, -1):
@@ -343,7 +388,9 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
     if callee is globals:
         _namespace(observer, stack)
     first = len(given) - len(keywords)
-    called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
+    stand_in = called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
+    if stand_in is not None:
+        stack.put(_callee_depth(stack, count + above), stand_in)
 
 
 def _namespace(observer: Watching, stack: Stack) -> None:
@@ -367,7 +414,9 @@ def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
         args, kwargs = plain_numbers(args), plain_numbers(kwargs)
         stack.put(1 + above, args)
     if isinstance(args, list | tuple) and isinstance(kwargs, dict):
-        called(observer, callee, list(args), kwargs)
+        stand_in = called(observer, callee, list(args), kwargs)
+        if stand_in is not None:
+            stack.put(2 + above + LAYOUT.callee_first, stand_in)
 
 
 def _spread_callee(stack: Stack, above: int) -> Any:

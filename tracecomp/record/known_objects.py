@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import deque
 from functools import partial
 from types import BuiltinFunctionType, MethodType, MethodWrapperType, ModuleType
@@ -11,6 +12,7 @@ import numpy as np
 
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.effects import put_plain
 from tracecomp.record.guards.lookup import attributes_of, inherited
 from tracecomp.record.guards.ownership import is_module, is_program_class
 from tracecomp.record.guards.read_steps import (
@@ -18,14 +20,14 @@ from tracecomp.record.guards.read_steps import (
     Attribute,
     Element,
     Entry,
+    Inherited,
     Methods,
     Slot,
-    Snapshot,
     SomeStep,
     everything,
 )
 from tracecomp.record.guards.reads import Read, Reads
-from tracecomp.record.guards.snapshots import MISSING, plain_value, short
+from tracecomp.record.guards.snapshots import MISSING, Snapshot, plain_value, short
 from tracecomp.record.guards.varying_objects import use_identity
 from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.object_changes import ObjectChanges
@@ -47,9 +49,37 @@ class KnownObjects:
         self.cells: dict[int, Read] = {}
         self._held: dict[int, object] = {}  # containers in places, by identity
         self._alive: list[Any] = []
+        self._functions: dict[int, Any] = {}  # those of the program that ran
         self._shared: dict[int, object] = {}  # containers among the arguments that are also found elsewhere
         self._compared = False  # whether the program compared the identity of one among the arguments
         self.changes = ObjectChanges(recorder, reads, self.known, self.cells, self.changed)
+
+    def forget(self) -> None:
+        """Release the objects that the call has made, which may hold its tensors."""
+        self.made.clear()
+        self._functions.clear()
+        self._alive.clear()
+
+    def release(self) -> None:
+        """Release all that was read, after a refusal: the rest of the call may count references."""
+        given: Any = self.reads.given.value
+        put_plain(self.recorder.python.effects, given)
+        self.reads.release()
+        self.close()
+
+    def close(self) -> None:
+        """Release the objects that the call has met, when all is recorded.
+
+        Trace functions refer to themselves, and to this. They stay until a collection.
+        """
+        self.forget()
+        self.known.clear()
+        self.changed.clear()
+        self.cells.clear()
+        self._held.clear()
+        self._shared.clear()
+        self.reads = Reads()
+        self.changes.release()
 
     def step(self, owner: Read, step: SomeStep, value: object, where: str) -> None:
         """Note that the program found ``value`` one step from ``owner``."""
@@ -97,6 +127,11 @@ class KnownObjects:
         value = plain_value(value)
         if isinstance(value, Snapshot) or is_value(value):
             return
+        if type(value) in weakref.ProxyTypes or isinstance(value, _FOLLOWERS):
+            self.recorder.refuse_here(
+                f"uses a {type(value).__name__}, which follows an object's lifetime", Section.STATE
+            )
+            return
         if isinstance(value, Tensor):
             self.reads.tensors[id(value)] = value
             return
@@ -115,6 +150,8 @@ class KnownObjects:
         if isinstance(value, MethodType | BuiltinFunctionType | MethodWrapperType):  # of an object, which it represents
             owner = value.__self__
             if not isinstance(owner, ModuleType):
+                if id(value) in self.reads.borrowed:
+                    self.reads.borrowed.add(id(owner))
                 self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))
             called = getattr(value, "__func__", None)
             if isinstance(called, partial | MethodType | BuiltinFunctionType | MethodWrapperType):
@@ -144,7 +181,21 @@ class KnownObjects:
         """Know a module that runs."""
         if id(module) not in self.known and id(module) not in self.made:
             self.known[id(module)] = self.reads.root(module, f"attribute of {type(module).__name__}:")
-        self._know_class(type(module))
+        kind = type(module)
+        self._know_class(kind)
+        if not is_program_class(kind):
+            self._of_class(kind, "forward", f"forward of {kind.__name__}")
+
+    def _part_of_module(self, module: Any, name: str) -> None:
+        self.recorder.module_ran(module)
+        part = module._modules.get(name)
+        if part is not None:
+            self.module(part)
+
+    def _of_class(self, kind: type, name: str, where: str) -> None:
+        """The program used an attribute of a class of this package."""
+        step = Inherited(name)
+        self.step(self.reads.root(kind, f"class {kind.__name__}"), step, step.fetch(kind), where)
 
     def contents(self, value: object, own: bool = False) -> None:
         """The program read all elements of a container, or this package's ``own`` code did for it."""
@@ -221,6 +272,10 @@ class KnownObjects:
             self.changes.hand(read, value)
         for _, item in parts_with_steps(value):
             self.hand(item, depth - 1)
+
+
+_FOLLOWERS = (weakref.finalize, weakref.WeakMethod)
+"""Classes of objects that change at the end of the object that they follow."""
 
 
 def parts_with_steps(value: Any) -> list[tuple[SomeStep, Any]]:

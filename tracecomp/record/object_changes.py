@@ -6,12 +6,13 @@ import operator
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from types import CellType, FunctionType
+from types import CellType, FrameType, FunctionType
 from typing import Any
 
 from tracecomp.base import switches
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import is_installed, user_source
+from tracecomp.base.user_warnings import WarningPlace, place_of, silenced
 from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import Effect, warning
@@ -44,6 +45,15 @@ class ObjectChanges:
         self._handed: list[tuple[object, str, Mapping[object, object]]] = []  # since the last effect
         self._changed_unseen: str | None = None  # a container that no effect changes as the call did
         self.later = False
+        self._shown = False  # code that is not recorded has shown a warning
+        self._sorted: tuple[list[Any], list[Any]] | None = None  # the list that is being sorted, and its items
+        self._warns = False  # the warning that the running call shows is an effect already
+
+    def release(self) -> None:
+        """Release the objects of later comparisons."""
+        self._reads = Reads()
+        self._given.clear()
+        self._handed.clear()
 
     def give(self, read: Read) -> None:
         """Remember the parts of a container among the arguments, in which unseen code may put others."""
@@ -122,15 +132,55 @@ class ObjectChanges:
             )
         elif isinstance(message, str):
             self._recorder.python.effects.append(warning(message, category, level))
+            self._warns = True
         else:
             self._recorder.refuse_here("warns with an object made in the call", Section.IMPURE, "Warn with a text")
 
+    def shown(self, frame: FrameType) -> None:
+        """Python shows a warning in ``frame``: one of code that is not recorded is an effect, too."""
+        if self._warns:
+            return
+        told = frame.f_locals["msg"]
+        caller = frame.f_back
+        while caller is not None and caller.f_code.co_filename != told.filename:
+            caller = caller.f_back
+        if caller is None or type(told.message) is not told.category or told.message.args != (str(told.message),):
+            self._recorder.refuse_here(f"calls code that shows a {told.category.__name__}", Section.IMPURE)
+            return
+        self._refuse_later("calls code that shows a warning")
+        show = place_of(caller)._replace(line=told.lineno).show
+        self._recorder.python.effects.append(Effect(show, None, (str(told.message), told.category)))
+        self._shown = True
+
+    def looked_up(self, count: Callable[[], object]) -> None:
+        """The program looked up an entry of a cache, which ``count`` does again in every call."""
+        self._refuse_later("looks up a cached result")
+        if self._recorder.refusals.reason is None:
+            self._recorder.python.effects.append(Effect(count, None, ()))
+
+    def sorts(self, owner: list[Any]) -> None:
+        """The program sorts a list by a function that is recorded itself: calls repeat the order."""
+        self._repeat_handed()
+        self._refuse_later("sorts a list")
+        if owner:
+            self._changed.setdefault(id(owner), everything(owner))
+            self._sorted = owner, list(owner)
+
     def after_call(self) -> None:
         """A call has returned."""
-        self._recorder.quiet = False
+        self._recorder.quiet = self._warns = False
+        if self._sorted is not None and self._sorted[0]:  # it is empty while it is sorted
+            (owner, before), self._sorted = self._sorted, None
+            places: dict[int, list[int]] = {}
+            for n, item in enumerate(before):
+                places.setdefault(id(item), []).append(n)
+            order = tuple(places[id(item)].pop(0) for item in owner)
+            self._recorder.python.effects.append(Effect(_put_in_order, self._known[id(owner)], (order,)))
 
     def unrepeated(self) -> str | None:
         """The value that the program read and changed other than by effects, or to another tensor or number."""
+        if self._sorted is not None:
+            return "a list was sorted by a function that failed"
         if self._changed_unseen is not None:
             return f"{self._changed_unseen} was changed by code that is not recorded"
         for root in self._reads.roots():
@@ -155,6 +205,9 @@ class ObjectChanges:
     def repeat_unseen(self) -> None:
         """Make effects of what code that is not recorded has set on objects; note containers that it has changed."""
         self._repeat_handed()
+        for e in self._recorder.python.effects if self._shown else ():
+            if getattr(e.apply, "__func__", None) is not WarningPlace.show:  # the warnings of effects are effects, too
+                e.apply = partial(_silently, e.apply)
         for read, before in self._given:  # also by code that found them elsewhere
             if id(read.value) not in self._changed:
                 names = _different(read.value, before)
@@ -221,6 +274,15 @@ def _parts_of(value: object) -> dict[object, object]:
         return dict(enumerate(value))
     parts: dict[Any, object] = value if isinstance(value, dict) else attributes_of(value)
     return dict(parts)
+
+
+def _silently(apply: Callable[..., object], *args: Any) -> None:
+    with silenced():
+        apply(*args)
+
+
+def _put_in_order(owner: list[Any], order: Sequence[int]) -> None:
+    owner[:] = [owner[n] for n in order]
 
 
 def _set_cell(cell: CellType, value: object) -> None:

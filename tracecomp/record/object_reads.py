@@ -61,7 +61,7 @@ class ObjectReads(KnownObjects):
             return
         if str(space.get("__name__")).partition(".")[0] not in sys.stdlib_module_names:
             return
-        if "cache" in name or "memo" in name:  # filled by any call, without effect on results: ``re._cache``
+        if f"{space.get('__name__')}.{name}" in _CACHES:
             return
         self.step(self.reads.root(space, "globals"), Entry(name), value, f"{space.get('__name__')}.{name}")
         self.consume(value)
@@ -163,6 +163,8 @@ class ObjectReads(KnownObjects):
             self.recorder.refuse_here("reads all attributes of a tensor", Section.STATE, "Read single attributes")
             return
         stored = self._inherited(type(t), name)
+        if type(t) is Tensor and isinstance(stored, FunctionType):
+            self._of_class(Tensor, name, f"method {name} of tensors")
         if name in attributes_of(t) or not (callable(stored) or hasattr(type(stored), "__get__")):
             if self.recorder.is_made(t) or (id(t), Attribute(name).same()) in self.written:
                 return
@@ -170,12 +172,6 @@ class ObjectReads(KnownObjects):
             value = attributes_of(t).get(name)
             if value is not None:
                 self.reach(value, self.reads.root(value, f"attribute of a tensor: {name}"))
-
-    def _part_of_module(self, module: Any, name: str) -> None:
-        self.recorder.module_ran(module)
-        part = module._modules.get(name)
-        if part is not None:
-            self.module(part)
 
     def _inherited(self, kind: type, name: str, missing: bool = False) -> Any:
         """The class's entry under a name; a read for the program's own classes, even if ``missing``."""
@@ -351,6 +347,13 @@ _FUNCTIONS = (
 _NAMES = ("__name__", "__qualname__")
 _STATE = (list, dict, set, MethodType)
 """Globals of Python's library that hold a state."""
+_CACHES = frozenset({
+    "re._cache", "re._cache2", "xml.etree.ElementPath._cache", "hashlib.__builtin_constructor_cache",
+    "encodings._cache", "copyreg._extension_cache", "ctypes._c_functype_cache", "_strptime._regex_cache",
+    "typing._caches", "asyncio.coroutines._iscoroutine_typecache", "platform._platform_cache",
+    "platform._sys_version_cache",
+})  # fmt: skip
+"""Globals of Python's library that any call may fill, and that hold what the same call would compute again."""
 _OF_CLASSES = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__"})
 _VIEWS_OF_ARRAYS = {"T", "mT", "flat", "real", "imag", "data", "base", "ctypes", "__array_interface__"}
 """Attributes by which the elements of an array are read or changed."""

@@ -37,7 +37,6 @@ class Observer(ObjectReads):
     def __init__(self, recorder: Recorder, reads: Reads, root: CodeType | None) -> None:
         super().__init__(recorder, reads)
         self._root = root
-        self._functions: dict[int, Any] = {}
 
     def call(self, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         """``fn(*args, **kwargs)``, observed."""
@@ -57,12 +56,6 @@ class Observer(ObjectReads):
     def _watch(self, run: Callable[[], T]) -> T:
         # Not kept: an observer that holds itself would hold what the call has read until a collection.
         return InstructionTrace(self, self.recorder, self._root, self._entered).run(run)
-
-    def forget(self) -> None:
-        """Release the objects that the call has made, which may hold its tensors."""
-        self.made.clear()
-        self._functions.clear()
-        self._alive.clear()
 
     def start(self, fn: object, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
         """Register the compiled function and its arguments before the call."""
@@ -98,10 +91,13 @@ class Observer(ObjectReads):
             read.is_given = True
             self.known[id(value)] = read
         elif not isinstance(value, Tensor) and not is_value(value):
+            self.reads.borrowed.add(id(value))
             self.reach(value, self.reads.root(value, f"attribute of {type(value).__name__}:"))
 
     def _entered(self, frame: FrameType) -> None:
         """Know a function of the program that was there before the call, its closure and its defaults."""
+        if frame.f_code.co_name == "<module>":  # a text that the program evaluates
+            return
         fn = function_of(frame)
         code = frame.f_code
         if fn is not None and id(fn) not in self.made and id(fn) not in self._functions:

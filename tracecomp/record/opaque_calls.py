@@ -17,19 +17,20 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
-from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.builtin_calls import TEXTS, text
+from tracecomp.record.cached_calls import StandIn, cached_call
 from tracecomp.record.callbacks import note_callbacks
 from tracecomp.record.container_reads import stream
-from tracecomp.record.guards.lookup import inherited, is_key
+from tracecomp.record.guards.lookup import inherited
 from tracecomp.record.guards.ownership import is_module, is_program_class, is_program_function
-from tracecomp.record.guards.read_steps import Cached, Field, Held, Referent, SomeStep
+from tracecomp.record.guards.read_steps import Field, Held, Referent, SomeStep
 from tracecomp.record.guards.snapshots import short
 from tracecomp.record.guards.visibility import is_foreign_function
-from tracecomp.record.outside import outside
+from tracecomp.record.numpy_errors import try_numpy
+from tracecomp.record.outside import note_frames, outside
 from tracecomp.record.plain_numbers import is_cached
-from tracecomp.record.same_values import PLAIN, is_plain
+from tracecomp.record.same_values import PLAIN
 from tracecomp.record.watching import Watching
 
 _PACKAGE = __name__.partition(".")[0]
@@ -44,33 +45,34 @@ _OF_TYPES_IN_C = (BuiltinFunctionType, MethodWrapperType, MethodDescriptorType, 
 
 def opaque_call(
     observer: Watching, callee: Any, owner: object, args: Sequence[object], kwargs: Mapping[str, object]
-) -> None:
-    """A call of code that is not looked into."""
+) -> StandIn | None:
+    """A call of code that is not looked into. Return a replacement for this call, if it needs one."""
     if callee in _BLIND if isinstance(callee, type | BuiltinFunctionType) else False:
-        return
+        return None
     name = outside(callee, owner)
     if name is not None:
+        note_frames(name, observer.recorder.refusals.running)
         observer.recorder.refuse_here(f"calls {name}, whose result differs between calls", Section.IMPURE)
-        return
+        return None
     if isinstance(callee, type) and is_program_class(callee):
         _constructor(observer, callee)
-        return
+        return None
     if is_foreign_function(callee):
         observer.recorder.refuse_here(f"calls {callee.__module__}.{callee.__name__}, a C function", Section.EXCLUDE)
-        return
+        return None
     if isinstance(callee, np.ufunc) and all("O" in kinds for kinds in callee.types):
         observer.recorder.refuse_here(f"calls {callee.__name__}, a ufunc of Python functions", Section.EXCLUDE)
-        return
+        return None
     if callee in TEXTS if isinstance(callee, type | BuiltinFunctionType) else False:
         text(observer, args[0] if args else None)
     if isinstance(callee, FunctionType | MethodType) and hasattr(callee, "is_unwatched"):
-        return  # its reads do not matter, or every call repeats them
+        return None  # its reads do not matter, or every call repeats them
     if is_cached(callee):
-        _cached(observer, callee, args, kwargs)
-        return
+        return cached_call(observer, callee, args, kwargs)
     _what_is_called(observer, callee, owner)
     if is_module(callee) and is_program_function(getattr(type(callee), "forward", None)):
-        return
+        return None
+    try_numpy(observer, callee, args, kwargs)
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)):
             note_callbacks(observer, value)
@@ -78,6 +80,7 @@ def opaque_call(
             if not _is_own(callee):
                 observer.hand(value)
             stream(observer, value)
+    return None
 
 
 def _constructor(observer: Watching, kind: type) -> None:
@@ -117,38 +120,6 @@ def _stands_for(observer: Watching, callee: object, step: SomeStep) -> None:
     if id(callee) not in observer.made:
         where = f"what {getattr(callee, '__name__', short(callee))} gives"
         observer.step(observer.reads.root(callee, where), step, step.fetch(callee), where)
-
-
-def _cached(observer: Watching, callee: Any, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Record a call of a cached function: reads of its computation do not matter while the cache has the entry.
-
-    Missing entries are computed here, outside of the recording, so a tensor in the cache comes from outside.
-    """
-    if isinstance(callee, MethodType):
-        args, callee = [callee.__self__, *args], callee.__func__
-    given = [*args, *kwargs.values()]
-    if any(map(_holds_tensor, given)):
-        observer.recorder.refuse_here(f"looks up a tensor in the cache of {callee.__name__}", Section.STATE)
-    elif all(is_plain(x) or id(x) in observer.known for x in given) and all(map(is_key, given)):
-        if callee.cache_info().currsize == callee.cache_parameters()["maxsize"]:
-            observer.recorder.refuse_here(f"calls {callee.__name__}, whose cache is full", Section.STATE)
-            return
-        step = Cached((tuple(args), tuple(kwargs.items())))
-        before = callee.cache_info().misses
-        try:
-            with unrecorded():
-                found = step.fetch(callee)
-        except Exception:  # any exception of the program; the call itself raises it again
-            return
-        if callee.cache_info().misses > before and isinstance(found, Tensor) and found.grad_fn is not None:
-            observer.recorder.refuse_here(
-                f"fills the cache of {callee.__name__} with a tensor that has a history", Section.STATE
-            )
-        _stands_for(observer, callee, step)
-
-
-def _holds_tensor(value: object) -> bool:
-    return any(map(_holds_tensor, value)) if isinstance(value, tuple) else isinstance(value, Tensor)
 
 
 def closure(observer: Watching, callee: FunctionType) -> None:

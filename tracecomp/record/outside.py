@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import io
 import random
-from types import BuiltinFunctionType, FunctionType, MethodType
+import sys
+from types import BuiltinFunctionType, CodeType, FrameType, FunctionType, MethodType
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
 from tracecomp.record.c_effects import unlisted
+from tracecomp.record.guards.ownership import is_program_code
 
 OWNERS: tuple[type, ...] = (random.Random, np.random.Generator, np.random.RandomState, io.IOBase)
 """Objects whose methods give other values from call to call, or write somewhere."""
@@ -25,7 +28,8 @@ MODULES = frozenset({
 """Modules whose functions in Python do."""
 
 NAMES = frozenset({
-    "importlib.util.find_spec", "inspect.currentframe", "inspect.stack", "inspect.trace", "os.walk", "os.makedirs",
+    "importlib.util.find_spec", "inspect.currentframe", "inspect.stack", "inspect.trace", "traceback.extract_stack",
+    "traceback.format_stack", "traceback.print_stack", "traceback.walk_stack", "os.walk", "os.makedirs",
     "os.popen", "posixpath.realpath", "posixpath.expanduser", "posixpath.expandvars", "posixpath.ismount",
     "posixpath.lexists", "posixpath.islink", "posixpath.abspath", "decimal.localcontext", "warnings.simplefilter",
     "warnings.filterwarnings", "warnings.resetwarnings", "warnings.catch_warnings", "locale.setlocale", "numpy.seterr",
@@ -35,6 +39,26 @@ NAMES = frozenset({
     "tracecomp.runtime.threads.set_num_threads",
 })  # fmt: skip
 """Other functions and classes that do."""
+
+_OF_FRAMES = frozenset({
+    "sys._getframe", "sys._getframemodulename", "sys._current_frames", "inspect.currentframe", "inspect.stack",
+    "inspect.trace", "traceback.extract_stack", "traceback.format_stack", "traceback.print_stack",
+    "traceback.walk_stack",
+})  # fmt: skip
+"""Functions among them that inspect frames of callers."""
+
+frame_readers: WeakSet[CodeType] = WeakSet()
+"""Code that has inspected frames of its callers, and code that called it. Compiled parts would be other callers."""
+
+
+def note_frames(name: str, root: FrameType | None) -> None:
+    """Note the code of the program that runs inside of ``root``, if the function ``name`` inspects frames."""
+    frame = sys._getframe(1) if name in _OF_FRAMES else None
+    while frame is not None and frame is not root:
+        if is_program_code(frame.f_code, frame.f_globals):
+            frame_readers.add(frame.f_code)
+        frame = frame.f_back
+
 
 PURE = frozenset({"genericpath.commonprefix", "threading.current_thread", "logging.getLogger"})
 """Functions of those modules that do not."""

@@ -189,6 +189,13 @@ class Results:
                 self._freed.add(id(t))
             else:
                 self.add_root(t)
+        flows = {e for n in history_of(self.roots) for e in n.edges if e is not None}
+        for t in tensors:
+            is_new_leaf = self._recorder.is_made(t) and not is_refused(t) and t.is_leaf and t.requires_grad
+            if is_new_leaf and gradient_edge(t) in flows:
+                # Each result has the derivatives by inputs alone: those by another result would be lost.
+                cause = "leaves both a leaf that it creates and a result that depends on it"
+                self._recorder.refusals.refuse(BreakReason(cause, Section.STEP, "Create the leaf outside"))
 
     def note(self, tensors: Iterable[Tensor]) -> None:
         """Find the views among ``tensors``, all that the call leaves behind, whose base has no other reference.

@@ -12,8 +12,17 @@ from tracecomp.record.guards.read_steps import SomeStep
 from tracecomp.record.guards.reads import Read, Reads
 
 
+class Running(Protocol):
+    """The interface for the frame of the compiled function."""
+
+    running: FrameType | None
+
+
 class Refusing(Protocol):
     """The recorder's interface for refusals."""
+
+    @property
+    def refusals(self) -> Running: ...
 
     def refuse_here(self, what: str, section: Section, remedy: str = "") -> None: ...
 
@@ -32,6 +41,12 @@ class Changing(Protocol):
     ) -> None: ...
 
     def warned(self, message: object, category: type[Warning], level: int) -> None: ...
+
+    def sorts(self, owner: list[Any]) -> None: ...
+
+    def shown(self, frame: FrameType) -> None: ...
+
+    def looked_up(self, count: Callable[[], object]) -> None: ...
 
     def after_call(self) -> None: ...
 
@@ -63,6 +78,8 @@ class Watching(Protocol):
 
     @property
     def changes(self) -> Changing: ...
+
+    def release(self) -> None: ...
 
     def consume_state(self, owner: object) -> None: ...
 

@@ -80,7 +80,9 @@ class Code:
 class Record:
     """Collects the rows of a record."""
 
-    def __init__(self, code: Code, slots: int, arena_bytes: int) -> None:
+    def __init__(self, code: Code, slots: int, arena_bytes: int, borrows: Callable[[object], bool]) -> None:
+        """``borrows`` says whether an object is not kept alive, as the record is not used without it."""
+        self._borrows = borrows
         self.rows: dict[str, list[tuple[Word, ...]]] = {name: [] for name in TABLES}
         self._code = code
         self._kept: list[Any] = []
@@ -158,7 +160,8 @@ class Record:
 
     def _resolve(self, word: Word, firsts: Mapping[str, int]) -> int:
         if isinstance(word, Held):
-            self._kept.append(word.value)
+            if not self._borrows(word.value):
+                self._kept.append(word.value)
             return id(word.value)
         if isinstance(word, Place):
             offset = call_tables.row(word.table, word.word) if word.word else 0

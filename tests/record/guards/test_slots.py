@@ -412,7 +412,7 @@ class Codebook(nn.Module):
     def forward(self, x: Any) -> Any:
         self.sums = nn.Parameter(self.sums * 0.5 + x)
         self.codes.weight = nn.Parameter(self.sums[:, None] / 2)
-        return self.codes.weight.sum() * x
+        return self.codes.weight.detach().sum() * x
 
 
 def test_parameters_that_every_call_replaces_stay_parameters() -> None:

@@ -1,5 +1,6 @@
 """The layers as functions, under the names of torch.nn.functional."""
 
+from tracecomp.base.patches import observe as _observe
 from tracecomp.functional import NAMESPACES as _NAMESPACES
 from tracecomp.nn.functional import (
     activation,
@@ -22,3 +23,4 @@ __all__ = [  # published names become public below, even if a module shares a fu
 ]  # fmt: skip
 
 globals().update(_NAMESPACES["nn.functional"])
+_observe(__name__)

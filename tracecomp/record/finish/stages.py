@@ -44,12 +44,21 @@ def build_recording(
     """The recording of a call that has returned ``result``. Raises CaptureError if a graph cannot repeat it."""
     recorder.memory.check()
     draft = Draft(recorder, guards, leaves, result, observer, derive)
+    try:
+        return _built(draft)
+    finally:
+        # Functions of stages refer to it and to themselves. The call's objects would stay until a collection.
+        vars(draft).clear()
+
+
+def _built(draft: Draft) -> Recording:
+    recorder = draft.recorder
     for stage in STAGES:
         stage(draft)
     recording = Recording(
-        graph=draft.graph, guards=guards, inputs=draft.inputs, structure=draft.value.structure, results=draft.results,
-        updates=draft.updates, writes=writes(draft), grads=draft.grads, requires_grad=flags(draft),
-        predicates=draft.predicates, split=draft.split,
+        graph=draft.graph, guards=draft.guards, inputs=draft.inputs, structure=draft.value.structure,
+        results=draft.results, updates=draft.updates, writes=writes(draft), grads=draft.grads,
+        requires_grad=flags(draft), predicates=draft.predicates, split=draft.split,
         rebased=[Rebased(draft.sources.origin(t), draft.held.place(t)) for t in draft.rebased], rebound=draft.rebound,
         effects=draft.repeats, sizes=sizes_of(recorder, draft.mapping), shared=draft.shared,
         catches=recorder.catches and may_raise(draft.graph), unsettled=draft.unsettled,

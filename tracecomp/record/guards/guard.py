@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any, Protocol
 
 import numpy as np
@@ -114,7 +115,7 @@ class ValueGuard:
     def check(self, leaves: Leaves) -> str | None:
         leaf, snapshot = leaves[self.leaf], self.snapshot
         if type(snapshot) is ById:
-            if leaf is not snapshot.value:
+            if id(leaf) != snapshot.key:
                 return f"argument {self.path} went from {short(snapshot.value)} to {short(leaf)}"
         elif type(leaf) is not snapshot[0] or (leaf is not snapshot[1] and whole(leaf) != snapshot):
             return f"argument {self.path} went from {short(snapshot[1])} to {short(leaf)}"
@@ -124,7 +125,7 @@ class ValueGuard:
         return f"argument {self.path} is {short(self.snapshot)}"
 
     def native_row(self, rows: Rows) -> bool:
-        return True  # other arguments are compared as objects
+        return type(self.snapshot) is ById or self.snapshot[0] is not MethodType  # others are compared as objects
 
 
 @dataclass(slots=True)

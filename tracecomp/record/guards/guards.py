@@ -29,7 +29,7 @@ from tracecomp.record.guards.reads import Reads
 from tracecomp.record.guards.sizes import AnySize, SizesGuard
 from tracecomp.record.guards.slot_guards import SlotGuard, SlotsApart
 from tracecomp.record.guards.slots import StateSlot
-from tracecomp.record.guards.snapshots import MISSING, MODULE_INTERNALS, ById, alike, freeze, whole
+from tracecomp.record.guards.snapshots import MISSING, MODULE_INTERNALS, ById, alike, freeze, loosen, whole
 from tracecomp.record.guards.state_guards import (
     CapturedTensor,
     CapturedView,
@@ -118,7 +118,18 @@ class Guards:
             self.list += [*self.places, self._apart]
         self.list += facts if containers is None else [*facts, containers]
         self.list.append(memory)
+        self._loosen(containers)
+
+    def _loosen(self, containers: GivenContainers | None) -> None:
+        """Refer weakly to objects that the program holds."""
         self.reads.forget_arguments()
+        self.reads.loosen()
+        for g in self.arguments:
+            if isinstance(g, ValueGuard):
+                loosen(g.snapshot, self.reads.lifetimes)
+        if containers is not None:
+            has = self.reads.lifetimes.has
+            containers.others = {k: None if has(x) else x for k, x in containers.others.items()}
 
     def _tensors(self) -> list[int]:
         return [g.leaf for g in self.arguments if isinstance(g, TensorGuard)]
@@ -215,6 +226,8 @@ class Guards:
         """Why this call does not fit, or None when it does."""
         if structure != self.structure:
             return "the structure of the arguments changed"
+        if self.reads.lifetimes.ended:
+            return self.reads.check(leaves)
         for guard in self.list:
             found = guard.check(leaves)
             if found is not None:
@@ -229,6 +242,11 @@ class Guards:
             if isinstance(g, ValueGuard) and type(g.snapshot) is ById:
                 note_difference(g.snapshot.value, leaves[g.leaf])
 
+    def kinds(self) -> dict[int, type]:
+        """The classes of objects among the arguments, by their leaves."""
+        held = [g for g in self.arguments if isinstance(g, ValueGuard)]
+        return {g.leaf: g.snapshot.kind for g in held if type(g.snapshot) is ById}
+
     def verify(self) -> None:
         """CheckError when what ``miss`` need not compare, because nothing was counted as a change, has changed."""
         found = self.modules.change()
@@ -241,9 +259,7 @@ class Guards:
 
     def lines(self, leaves: Leaves) -> Set[int]:
         """The lines of the compiled function that read the values that do not fit."""
-        # The code of a cached function may run for other arguments only if the program itself would run it.
-        is_whole = len(leaves) == len(self.arguments) and all(g.check(leaves) is None for g in self.arguments)
-        found = self.reads.missed(is_whole)
+        found = self.reads.missed
         if found:
             return found
         arrays = [g for g in self.arrays() if g.leaf < len(leaves)]

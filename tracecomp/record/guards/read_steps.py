@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import abc
+import codecs
 from collections.abc import Callable, Collection, Mapping, Set
 from types import CellType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from tracecomp.record.guards.cached_results import CachedResults
 from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.lookup import attributes_of, inherited
 from tracecomp.record.guards.ownership import is_program_class
 from tracecomp.record.guards.slots import Contents, StateSlot
-from tracecomp.record.guards.snapshots import MISSING, ById, plain_value, short
+from tracecomp.record.guards.snapshots import MISSING, ById, Snapshot, plain_value
 from tracecomp.record.same_values import PLAIN, plain
 
 Owner = TypeVar("Owner")
@@ -30,6 +32,9 @@ class Rows(Protocol):
 
     def word(self, owner: object, what: str, value: object) -> bool:
         """A field of ``owner`` that ``what`` names is, or holds, ``value``; False where its place is not known."""
+
+    def borrow(self, value: object) -> None:
+        """Do not keep ``value`` alive; without it, the record is not used."""
 
     def contents(self, value: object) -> bool:
         """All that a container holds is as it is now; False when that is more than identities."""
@@ -157,11 +162,37 @@ class Referent(Step[Callable[[], object], None]):
 
 
 class Cached(Step[Callable[..., object], "tuple[tuple[object, ...], tuple[tuple[str, object], ...]]"]):
-    """The cached result of a function for ``key``, its arguments: with it the function runs no code."""
+    """The entry of a function's cache for ``key``, its arguments: with it the function runs no code."""
+
+    __slots__ = ("results",)
+
+    def __init__(self, key: tuple[tuple[object, ...], tuple[tuple[str, object], ...]], results: CachedResults) -> None:
+        super().__init__(key)
+        self.results = results
 
     def fetch(self, owner: Callable[..., object]) -> Any:
         args, keywords = self.key
-        return owner(*args, **dict(keywords))
+        return self.results.find(args, dict(keywords))
+
+
+class Codec(Step[object, str]):
+    """The functions of a codec, in the registry of the process."""
+
+    def fetch(self, owner: object) -> Any:
+        try:
+            return Snapshot(list(map(ById, codecs.lookup(self.key))))
+        except LookupError:
+            return MISSING
+
+
+class ErrorHandler(Step[object, str]):
+    """The error handler of codecs that has a name, in the registry of the process."""
+
+    def fetch(self, owner: object) -> Any:
+        try:
+            return codecs.lookup_error(self.key)
+        except LookupError:
+            return MISSING
 
 
 class Registrations(Step[object, None]):
@@ -239,23 +270,6 @@ def methods_of(kind: type) -> Any:
     classes = [k for k in kind.__mro__ if is_program_class(k)]
     found = [(k, n, ById(f)) for k in classes for n, f in vars(k).items() if callable(f) or hasattr(type(f), "__get__")]
     return Snapshot((kind.__mro__, found))
-
-
-class Snapshot:
-    """The contents of a container, compared as a whole."""
-
-    __slots__ = ("parts",)
-
-    def __init__(self, parts: object) -> None:
-        self.parts = parts
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Snapshot) and bool(self.parts == other.parts)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return short(self.parts)
 
 
 def everything(value: Any) -> Any:

@@ -7,14 +7,17 @@ a list that was replaced by an equal one is still valid.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence, Set
+import weakref
+from collections.abc import Callable, Iterator, Sequence, Set
+from types import MethodType
 from typing import Any, Protocol
 
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.guards.lifetimes import Lifetimes, may_end
 from tracecomp.record.guards.ownership import is_opened
-from tracecomp.record.guards.read_steps import Cached, Rows, Snapshot, SomeStep
+from tracecomp.record.guards.read_steps import Rows, SomeStep
 from tracecomp.record.guards.slots import StateSlot
-from tracecomp.record.guards.snapshots import MISSING, ById, alike, freeze, plain_value, short
+from tracecomp.record.guards.snapshots import MISSING, ById, Snapshot, alike, freeze, loosen, plain_value, short
 from tracecomp.record.guards.visibility import CONTAINERS
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.same_values import is_plain, plain
@@ -27,10 +30,12 @@ class Read:
     tensors and numbers may become a place, which needs them.
     """
 
-    __slots__ = ("children", "frozen", "is_given", "kind", "line", "owner", "seen", "step", "value", "where")
+    __slots__ = (
+        "__weakref__", "_owner", "children", "frozen", "is_given", "kind", "line", "seen", "step", "value", "where",
+    )  # fmt: skip
 
     def __init__(self, owner: Read | None, step: SomeStep | None, value: object, where: str, line: int = 0) -> None:
-        self.owner = owner
+        self._owner = None if owner is None else weakref.ref(owner)  # which has this among its children
         self.step = step
         self.value = value
         self.where = where
@@ -39,6 +44,11 @@ class Read:
         self.children: dict[tuple[type, Any], Read] = {}
         self.kind, self.seen = expected(value)
         self.frozen = freeze(value) if self.kind is type and isinstance(value, list | dict | tuple) else MISSING
+
+    @property
+    def owner(self) -> Read | None:
+        """The read above."""
+        return None if self._owner is None else self._owner()
 
     def child(self, step: SomeStep, value: object, where: str, line: int = 0) -> Read:
         """The read one ``step`` from here, made when it is new; ``line`` is the compiled function's."""
@@ -68,21 +78,14 @@ class Read:
                 return found
         return None
 
-    @property
-    def runs_code(self) -> bool:
-        """Whether ``fetch`` may run the program's code: only a call that would run it too may fetch."""
-        return isinstance(self.step, Cached)
-
-    def missed(self, owner: object, whole: bool) -> Iterator[int]:
-        """The lines that read values that no longer fit; unless ``whole``, only reads that run no code are compared."""
-        if self.runs_code and not whole:
-            return
+    def missed(self, owner: object) -> Iterator[int]:
+        """The lines that read values that no longer fit."""
         now = self.fetch(owner)
         if self.step is not None and not self.fits(now):
             yield self.line
         else:
             for child in self.children.values():
-                yield from child.missed(now, whole)
+                yield from child.missed(now)
 
     def difference(self, now: object) -> str:
         """Describe the difference between ``now`` and the recorded state."""
@@ -92,7 +95,7 @@ class Read:
     def fits(self, now: object) -> bool:
         """Whether ``now`` matches the recorded state, apart from reads below it."""
         if self.kind is ById:
-            return now is self.seen.value
+            return bool(id(now) == self.seen.key)
         if self.kind is type:
             return type(now) is self.seen[0]
         now = plain_value(now)
@@ -100,26 +103,25 @@ class Read:
 
     def now(self, given: tuple[tuple[object, ...], dict[str, object]]) -> Any:
         """The value at present, in a call with these arguments."""
-        if self.owner is None:
+        owner = self.owner
+        if owner is None:
             return given if self.is_given else self.value
-        return self.fetch(self.owner.now(given))
+        return self.fetch(owner.now(given))
 
     def path(self) -> tuple[object, ...]:
         """The root and the steps from there: equal for reads of the same place in two recordings."""
-        if self.owner is None:
+        owner = self.owner
+        if owner is None or self.step is None:
             return ("given",) if self.is_given else (id(self.value),)
-        assert self.step is not None
-        return (*self.owner.path(), self.step.same())
+        return (*owner.path(), self.step.same())
 
     def moved(self, owner: object) -> Iterator[StateSlot]:
         """The places here and below that now hold other tensors and numbers, and are otherwise as they were."""
-        if self.runs_code:
-            return
         now = self.fetch(owner)
         place = self.moved_place(owner, now)
         if place is not None:
             yield place
-        elif self.fits(now):
+        elif self.step is None or self.fits(now):
             for child in self.children.values():
                 yield from child.moved(now)
 
@@ -137,7 +139,10 @@ class Read:
         """Have native code compare the present value, without the reads below; False where only Python can."""
         if self.step is not None and not self.step.row(rows, owner, now):
             return False
-        return not (self.kind is type and is_opened(type(now))) or rows.word(now, "class", type(now))
+        if self.kind is not type or not is_opened(type(now)):
+            return True
+        rows.borrow(now)
+        return rows.word(now, "class", type(now))
 
     def native(self, rows: Rows, owner: object) -> bool:
         """Have native code compare this and all below; False where only Python can."""
@@ -151,11 +156,26 @@ class Read:
             yield from child.walk()
 
 
+class _Borrowed(Read):
+    """A root that is referred to weakly."""
+
+    __slots__ = ()
+
+    @property
+    def value(self) -> Any:  # type: ignore[override]
+        """The object; None once it is gone."""
+        return _stored(self)()
+
+
+_stored: Callable[[Read], Any] = vars(Read)["value"].__get__
+
+
 class NativeComparison(Protocol):
     """Compares most reads in native code with a state that fitted."""
 
-    differs: bool
-    """Whether the state was another since the last ``update``."""
+    @property
+    def differs(self) -> bool:
+        """Whether the state was another since the last ``update``."""
 
     def update(self) -> None:
         """Compare with the present state from now on, as far as it fits."""
@@ -175,6 +195,8 @@ class Reads:
         self.tensors: dict[int, Tensor] = {}
         self.seen_arrays: set[int] = set()  # arrays among the arguments, by identity, that numpy reads or writes
         self.array_lines: set[int] = set()  # lines that read the contents of arrays among the arguments
+        self.lifetimes = Lifetimes()
+        self.borrowed: set[int] = set()  # roots that the caller holds, by identity
         self._roots: dict[int, Read] = {}
         self.natively: NativeComparison | None = None
 
@@ -186,6 +208,8 @@ class Reads:
         return found
 
     def check(self, leaves: Leaves) -> str | None:
+        if self.lifetimes.ended:
+            return "an object that it reads was deleted"
         left = None if self.natively is None else self.natively()
         for read, owner in self._first() if left is None else left:
             found = read.miss(owner)
@@ -194,20 +218,13 @@ class Reads:
         return None
 
     def _first(self) -> Iterator[tuple[Read, object]]:
-        """The reads from the roots, with their owners.
+        """The reads from the roots, with their owners."""
+        return ((c, root.value) for root in self._roots.values() for c in root.children.values())
 
-        Reads that may run the program's code come last: if all others fit, this call would run that code as well.
-        """
-        roots = self._roots.values()
-        for runs_code in (False, True):
-            yield from ((c, root.value) for root in roots for c in root.children.values() if c.runs_code is runs_code)
-
-    def missed(self, whole: bool) -> Set[int]:
-        """The lines of the compiled function that read values that no longer fit; see ``Read.missed``."""
-        found = {line for root in self._roots.values() for line in root.missed(None, whole=False)}
-        if found or not whole:
-            return found
-        return {line for root in self._roots.values() for line in root.missed(None, whole=True)}
+    @property
+    def missed(self) -> Set[int]:
+        """The lines of the compiled function that read values that no longer fit."""
+        return set() if self.lifetimes.ended else {line for root in self._roots.values() for line in root.missed(None)}
 
     def explain(self) -> str:
         names = [r.where for root in self._roots.values() for r in root.walk() if r.step is not None]
@@ -218,13 +235,38 @@ class Reads:
 
     def moved(self) -> list[StateSlot]:
         """The places that now hold other tensors and numbers, and are otherwise as they were."""
-        return [place for root in self._roots.values() for place in root.moved(None)]
+        return [] if self.lifetimes.ended else [place for root in self._roots.values() for place in root.moved(None)]
 
     def forget_arguments(self) -> None:
         """Let go of the recorded call's arguments: others compare them, and later calls have their own."""
         for read in self.given.walk():
             read.value = read.seen = None
             read.frozen = MISSING
+
+    def loosen(self) -> None:
+        """Refer weakly to objects that the program holds: those that it read from others, and those of its caller."""
+        for key, root in self._roots.items():
+            root.seen = None  # roots are not compared
+            for read in root.walk():
+                if read.step is not None and read.kind in (ById, type, Snapshot):
+                    read.value = None
+                loosen(read.seen, self.lifetimes)
+                loosen(read.frozen, self.lifetimes)
+            if type(root.value) is MethodType and not root.children:
+                root.value = None
+            elif key in self.borrowed and may_end(root.value):
+                root.value = self.lifetimes.refer(root.value)
+                root.__class__ = _Borrowed
+
+    def release(self) -> None:
+        """Release all objects: there is no recording."""
+        for read in [r for root in (*self._roots.values(), self.given) for r in root.walk()]:
+            read.children.clear()  # which refer to this one
+            read.value = read.seen = None
+            read.frozen = MISSING
+        self._roots.clear()
+        self.classes.clear()
+        self.tensors.clear()
 
     def roots(self) -> list[Read]:
         """The roots of all reads."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 from functools import cache
+from types import MethodType
 from typing import Any
 
 import numpy as np
 
 from tracecomp.eager.modes import unrecorded
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.guards.lifetimes import Lifetimes, may_end
 from tracecomp.record.guards.ownership import is_program_class
 from tracecomp.record.guards.slots import slot_id
 from tracecomp.record.pytree import opened
@@ -29,21 +31,67 @@ _TEXT = 60
 
 
 class ById:
-    """Represents an object that is compared by identity; keeps it alive."""
+    """Represents an object that is compared by identity; keeps it alive until it is loosened."""
 
-    __slots__ = ("value",)
+    __slots__ = ("_held", "_weakly", "key", "kind")
 
     def __init__(self, value: object) -> None:
-        self.value = value
+        self._held: Any = value
+        self._weakly = False
+        self.key = id(value)
+        self.kind = type(value)
+
+    @property
+    def value(self) -> Any:
+        """The object; None once it is gone."""
+        return self._held() if self._weakly else self._held
+
+    def loosen(self, lifetimes: Lifetimes) -> None:
+        """Refer weakly to the object, if that is possible."""
+        if not self._weakly and may_end(self._held):
+            self._held = lifetimes.refer(self._held)
+            self._weakly = True
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ById) and other.value is self.value
+        return isinstance(other, ById) and other.key == self.key
 
     def __hash__(self) -> int:
-        return id(self.value)
+        return self.key
 
     def __repr__(self) -> str:
-        return f"<{type(self.value).__name__} object>"
+        return f"<{self.kind.__name__} object>"
+
+
+class Snapshot:
+    """The contents of a container, compared as a whole."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self, parts: object) -> None:
+        self.parts = parts
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Snapshot) and bool(self.parts == other.parts)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return short(self.parts)
+
+
+def loosen(snapshot: Any, lifetimes: Lifetimes) -> None:
+    """Refer weakly to the objects in a snapshot."""
+    if type(snapshot) is ById:
+        snapshot.loosen(lifetimes)
+    elif type(snapshot) is Key:
+        if may_end(snapshot.value):
+            snapshot.value = None
+        loosen(snapshot.seen, lifetimes)
+    elif type(snapshot) is Snapshot:
+        loosen(snapshot.parts, lifetimes)
+    elif isinstance(snapshot, tuple | list | set | frozenset):
+        for part in snapshot:
+            loosen(part, lifetimes)
 
 
 class Key:
@@ -91,6 +139,8 @@ def whole(value: object) -> Any:
         return plain(value)
     if isinstance(value, np.ndarray):
         return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
+    if isinstance(value, MethodType):  # a new object for each access to the method
+        return (MethodType, (ById(value.__self__), ById(value.__func__)))
     if not isinstance(value, _CONTAINERS) or getattr(value, "__dict__", None):
         return ById(value)
     if isinstance(value, dict):

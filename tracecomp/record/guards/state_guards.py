@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import switches
+from tracecomp.base.patches import patches
 from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import EAGER, Modes, modes, module_changes
@@ -32,7 +33,10 @@ from tracecomp.record.guards.snapshots import (
 )
 from tracecomp.record.pytree import Leaves
 
-_NAMES = ("gradient mode", "inference mode", "default dtype", "autocast", "gradients in inference mode")
+_NAMES = (
+    "gradient mode", "inference mode", "default dtype", "autocast", "gradients in inference mode",
+    "count of replaced functions",
+)  # fmt: skip
 _LEFT = ("grad", "inference", "grad_asked", "autocast", "default_places", *EAGER)
 """Modes of the thread that a call may leave changed."""
 
@@ -64,15 +68,17 @@ class ModesGuard:
         return ", ".join(f"{n} is {a}" for n, a in zip(_NAMES, self.seen, strict=True))
 
     def native_row(self, rows: Rows) -> bool:
-        grad, inference, dtype, autocast, asked = self.seen
+        grad, inference, dtype, autocast, asked, replaced = self.seen
         own = {"recorder": None, "grad": grad, "inference": inference, "autocast": autocast, "grad_asked": asked}
         for name, value in own.items():
             rows.mode(name, value)
         for name in ("default_places", *EAGER):
             rows.mode(name, getattr(Modes, name))
         tables = [] if self.settings is None else switches.tables
-        return all(rows.word(table, "version", None) for table, _ in tables) and rows.entry(
-            vars(dtype_setting), "_default", dtype
+        return (
+            all(rows.word(table, "version", None) for table, _ in tables)
+            and rows.entry(vars(dtype_setting), "_default", dtype)
+            and rows.entry(patches, "count", replaced)
         )
 
     def left(self) -> list[Callable[[], None]]:
@@ -91,7 +97,7 @@ def _set_modes(changed: Mapping[str, object]) -> None:
 
 
 def _modes() -> tuple[Any, ...]:
-    return (modes.grad, modes.inference, default_dtype(), modes.autocast, modes.grad_asked)
+    return modes.grad, modes.inference, default_dtype(), modes.autocast, modes.grad_asked, patches["count"]
 
 
 @dataclass(slots=True)

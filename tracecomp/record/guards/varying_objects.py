@@ -51,6 +51,12 @@ def rebuilds(kind: type) -> bool:
     return True
 
 
+def note_ended(kind: type) -> None:
+    """Take objects of this class apart: the object that an earlier call was given is gone."""
+    if _is_plain_class(kind) and not dataclasses.is_dataclass(kind):
+        take_apart(kind)
+
+
 def use_identity(kind: type) -> None:
     """The program uses the identity of an object of this class: guard it by that for ever."""
     _by_identity.add(kind)

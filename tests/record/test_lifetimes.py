@@ -1,0 +1,126 @@
+"""Recordings do not extend the lifetimes of objects that the program holds, and end with them."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tracecomp as torch
+from tracecomp.record.guards.cached_results import caches_are_known
+
+
+class Box:
+    """An object that a program reads."""
+
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    def scaled(self, x: Any) -> Any:
+        return x * self.k
+
+
+class Holder:
+    """Places where a program keeps an object."""
+
+    def __init__(self) -> None:
+        self.box: Any = Box(2.0)
+        self.boxes: Any = [self.box]
+        self.named: Any = {"k": self.box}
+        self.scale: Any = self.box.scaled
+        self.function: Any = _function(self.box)
+
+    def drop(self) -> None:
+        self.box = self.scale = self.function = None
+        self.boxes.clear()
+        self.named.clear()
+
+
+def _function(box: Box) -> Callable[[Any], Any]:
+    def scaled(x: Any) -> Any:
+        return x * box.k
+
+    return scaled
+
+
+def _identity(h: Holder, x: Any) -> Any:
+    return x * 2 if h.box is h.boxes[0] else x
+
+
+PROGRAMS: dict[str, Callable[[Holder, Any], Any]] = {
+    "attribute": lambda h, x: x * h.box.k,
+    "method": lambda h, x: h.box.scaled(x),
+    "bound method": lambda h, x: h.scale(x),
+    "function": lambda h, x: h.function(x),
+    "item": lambda h, x: x * h.boxes[0].k,
+    "contents": lambda h, x: x * sum(b.k for b in h.boxes),
+    "dictionary": lambda h, x: x * h.named["k"].k,
+    "membership": lambda h, x: x * 2 if h.box in h.boxes else x,
+    "identity": _identity,
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_object_that_the_program_drops_is_gone_at_once(name: str) -> None:
+    program, holder = PROGRAMS[name], Holder()
+    run = torch.compile(lambda x: program(holder, x))
+    run.quiet = True
+    for _ in range(4):
+        assert run(torch.ones(1)).item() == 2.0
+    box = weakref.ref(holder.box)
+    gc.disable()
+    try:
+        holder.drop()
+        assert box() is None
+    finally:
+        gc.enable()
+    again = Box(3.0)
+    holder.box, holder.scale, holder.function = again, again.scaled, _function(again)
+    holder.boxes.append(again)
+    holder.named["k"] = again
+    for _ in range(4):
+        assert run(torch.ones(1)).item() == (2.0 if name in ("membership", "identity") else 3.0)
+
+
+def test_equal_objects_in_one_place_are_served_by_one_recording() -> None:
+    holder = Holder()
+    run = torch.compile(lambda x: x * holder.box.k)
+    for n in range(40):
+        holder.box = Box(2.0 if n < 20 else 3.0)  # often where the last one was in memory
+        assert run(torch.ones(1)).item() == holder.box.k
+    assert run.recordings <= 3
+
+
+@pytest.mark.parametrize("make", [Box, lambda k: Box(k).scaled, lambda k: _function(Box(k))])
+def test_an_argument_is_gone_after_the_call(make: Callable[[float], Any]) -> None:
+    run = torch.compile(lambda b, x: x * b.k if isinstance(b, Box) else b(x))
+    run.quiet = True
+    for n in range(4):
+        given = make(n + 1.0)
+        for _ in range(3):
+            assert run(given, torch.ones(1)).item() == n + 1.0
+        ended = weakref.ref(given)
+        del given
+        assert ended() is None
+
+
+def test_an_object_of_the_call_does_not_end_its_recording() -> None:
+    class Pair:
+        pass
+
+    def fn(x: Any) -> Any:
+        pair = Pair.__new__(Pair)
+        pair.k = x * 2  # type: ignore[attr-defined]
+        return pair.k  # type: ignore[attr-defined]
+
+    run = torch.compile(fn, fullgraph=True)
+    for _ in range(4):
+        run(torch.ones(1))
+    assert run.recordings == 1
+
+
+def test_caches_can_be_inspected() -> None:
+    assert caches_are_known()
