@@ -6,10 +6,19 @@ No other module asks for Python's version. Layouts of objects and frames are fou
 
 from __future__ import annotations
 
-import ctypes
 import sys
 from collections.abc import Mapping
 from importlib.util import MAGIC_NUMBER
+
+_SUB_INTERPRETER = (
+    "tracecomp cannot be imported in a sub-interpreter: its compiled code belongs to the main interpreter. Use threads "
+    "or processes (for mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
+)
+try:
+    import ctypes
+except ImportError as error:
+    # CPython 3.12 does not load ctypes in a sub-interpreter with its own lock.
+    raise ImportError(_SUB_INTERPRETER if "subinterpreter" in str(error) else str(error)) from error
 
 BYTECODES: Mapping[int, str] = {3495: "3.11", 3531: "3.12", 3571: "3.13", 3627: "3.14"}
 """Versions of CPython with which this package is tested, by the number of their bytecode (``pyc`` magic number).
@@ -23,10 +32,7 @@ def require_main_interpreter() -> None:
     main, own = ctypes.pythonapi.PyInterpreterState_Main, ctypes.pythonapi.PyInterpreterState_Get
     main.restype = own.restype = ctypes.c_void_p
     if main() != own():
-        raise ImportError(
-            "tracecomp cannot be imported in a sub-interpreter: its compiled code belongs to the main interpreter. Use "
-            "threads or processes (for mod_wsgi: WSGIApplicationGroup %{GLOBAL})"
-        )
+        raise ImportError(_SUB_INTERPRETER)
 
 
 def require_known_headers() -> None:
