@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import argparse
+import io
+import random
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import tracecomp as torch
+from tracecomp.record.guards.varying_objects import rebuilds
 
 
 class Cache:
@@ -171,3 +177,30 @@ def test_calls_that_make_objects_are_served_by_one_recording() -> None:
         for n in range(4):
             compiled(owner, torch.ones(2) * n)
         assert compiled.recordings == 1, program.__name__
+
+
+class Plain:
+    def __init__(self) -> None:
+        self.x = 1
+
+
+class Slotted(Plain):
+    __slots__ = ("y",)
+
+
+class Options(argparse.Namespace):
+    """Only its attributes matter."""
+
+
+class Reader(io.RawIOBase):
+    """Its base class in C has a dictionary and weak references, and closes files."""
+
+
+@pytest.mark.parametrize(
+    ("kind", "rebuilt"),
+    [(Plain, True), (Options, True), (Slotted, False), (Reader, False), (io.StringIO, False),
+     (random.Random, False), (threading.local, False), (SimpleNamespace, False)],
+)  # fmt: skip
+def test_objects_with_state_beside_their_attributes_are_not_rebuilt(kind: type, rebuilt: bool) -> None:
+    """Classes in C are on the heap in newer Pythons too, as those that Python code makes."""
+    assert rebuilds(kind) == rebuilt

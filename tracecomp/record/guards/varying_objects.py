@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from types import MemberDescriptorType
 from typing import Any
 
 from tracecomp.record.guards.ownership import of_package
+from tracecomp.record.guards.visibility import is_settable_class
 from tracecomp.record.pytree import is_record_class, keep_whole, take_apart
 from tracecomp.record.same_values import PLAIN
 
 _by_identity: set[type] = set()
 """Classes of objects whose identity programs use."""
-_HEAP_TYPE = 1 << 9
-"""Flag of classes that Python code has made (``Py_TPFLAGS_HEAPTYPE``)."""
 
 
 def note_difference(before: object, now: object) -> None:
@@ -67,6 +65,9 @@ def _is_plain_class(kind: type) -> bool:
     """Whether all state of objects of this class is in their attributes."""
     if kind in _by_identity or of_package(kind) or issubclass(kind, enum.Enum) or not kind.__dictoffset__:
         return False
-    classes = [k for k in kind.__mro__ if k is not object]
-    slots = (x for k in classes for x in vars(k).values() if isinstance(x, MemberDescriptorType))
-    return all(k.__flags__ & _HEAP_TYPE for k in classes) and not any(slots)
+    if not all(map(is_settable_class, kind.__mro__[:-1])):
+        return False
+    # Any other word belongs to a slot or to a base class in C. The offsets are negative where CPython keeps the
+    # dictionary or the weak references before the object.
+    words = (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0)
+    return kind.__basicsize__ == object.__basicsize__ + 8 * words

@@ -94,6 +94,11 @@ def keeps_state(value: object) -> bool:
     return any(k.__module__.startswith(_STATEFUL) for k in type(value).__mro__) and not hasattr(value, "param_groups")
 
 
+def is_settable_class(kind: type) -> bool:
+    """Whether the attributes of a class can be set, as those of all classes that Python code makes."""
+    return kind.__flags__ & _CLASS_FLAGS == _SETTABLE
+
+
 def is_hidden(value: object) -> bool:
     """Whether ``value`` may change unnoticed: its class is implemented in C, and unknown."""
     kind: type = type(value)
@@ -104,7 +109,7 @@ def has_attributes(value: object) -> bool:
     """Whether ``value`` is an object of a class in Python's library that is what its attributes are."""
     kind: type = type(value)
     if isinstance(value, type):  # in Python, too, whose attributes can be set
-        settable = value.__flags__ & _CLASS_FLAGS == _SETTABLE and not issubclass(value, enum.Enum)
+        settable = is_settable_class(value) and not issubclass(value, enum.Enum)
         return settable and _is_pythons(value.__module__)
     if isinstance(value, (*_UNCHANGING, *_KEPT)) or _is_in_c(kind) or of_package(kind):
         return False
