@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave composed help texts to tests/surface/test_reference.py, which runs their examples here and in PyTorch."""
-    composed = [i for i in items if isinstance(i, DoctestItem) and "\n    Example:\n" in (i.dtest.docstring or "")]
-    left = {id(item) for item in composed}
-    items[:] = [item for item in items if id(item) not in left]
+    doctests = [i for i in items if isinstance(i, DoctestItem)]
+    if doctests:
+        from tracecomp.base.reference import examples  # loads the package, as do the modules with doctests
+
+        folder = Path(__file__).parent / "tracecomp" / "base" / "examples"
+        tables = [examples(path.stem) for path in folder.glob("*.txt") if path.stem != "arguments"]
+        texts = {text for table in tables for text in table.values()}
+        composed = {id(i) for i in doctests if (i.dtest.docstring or "").rpartition("\n    Example:\n")[2] in texts}
+        items[:] = [item for item in items if id(item) not in composed]

@@ -30,7 +30,8 @@ class FakeTensorMode:
     Memory of real tensors among the operands is not read. Reading an element raises.
 
     Example:
-        >>> from torch._subclasses import FakeTensorMode
+        >>> import tracecomp as torch
+        >>> from tracecomp._subclasses import FakeTensorMode
         >>> with FakeTensorMode() as mode:
         ...     x = mode.from_tensor(torch.ones(2, 3))
         ...     y = x @ torch.ones(3, 5)

@@ -47,7 +47,8 @@ def export(
     Python objects keep tensors.
 
     Example:
-        >>> from torch.export import Dim, export
+        >>> import tracecomp as torch
+        >>> from tracecomp.export import Dim, export
         >>> model = torch.nn.Linear(3, 2)
         >>> program = export(model, (torch.ones(4, 3),), dynamic_shapes=({0: Dim("batch")},))
         >>> program.module()(torch.ones(7, 3)).shape

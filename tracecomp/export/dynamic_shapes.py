@@ -39,7 +39,7 @@ class Dim:
     AssertionError for a name that is not an identifier or an empty range.
 
     Example:
-        >>> from torch.export import Dim
+        >>> from tracecomp.export import Dim
         >>> batch = Dim("batch", min=2, max=64)
         >>> (2 * batch + 1).__name__
         '2*batch + 1'

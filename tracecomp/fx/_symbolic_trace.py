@@ -31,6 +31,7 @@ def symbolic_trace(root: Module | Callable[..., object], concrete_args: dict[str
     Tracing runs it on proxies of its arguments; TraceError if its operations depend on their values.
 
     Example:
+        >>> import tracecomp as torch
         >>> traced = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)
         >>> print(traced.code.strip())
         def forward(self, x):

@@ -52,6 +52,7 @@ class Graph(GraphBase):
     """Nodes in the order in which they run.
 
     Example:
+        >>> import tracecomp as torch
         >>> graph = torch.fx.Graph()
         >>> x = graph.placeholder("x")
         >>> y = graph.output(graph.call_function(torch.relu, (x,)))

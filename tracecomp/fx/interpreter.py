@@ -17,6 +17,7 @@ class Interpreter:
     """Runs the nodes of a module's graph. Subclasses say otherwise what a kind of node does.
 
     Example:
+        >>> import tracecomp as torch
         >>> traced = torch.fx.symbolic_trace(lambda x: torch.relu(x) + 1)
         >>> torch.fx.Interpreter(traced).run(torch.tensor([-1.0, 2.0]))
         tensor([1., 3.])

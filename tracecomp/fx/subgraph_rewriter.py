@@ -168,6 +168,7 @@ def replace_pattern(gm: GraphModule, pattern: Pattern, replacement: Pattern) -> 
     Both are functions, graphs or graph modules with the same number of arguments. Matches do not overlap. Returns them.
 
     Example:
+        >>> import tracecomp as torch
         >>> traced = torch.fx.symbolic_trace(lambda x: torch.neg(torch.neg(x)))
         >>> matches = torch.fx.replace_pattern(traced, lambda x: torch.neg(torch.neg(x)), lambda x: x.clone())
         >>> print(traced.code.strip())

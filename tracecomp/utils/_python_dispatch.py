@@ -27,7 +27,8 @@ class TorchDispatchMode:
     recorded for backward: autograd is in a layer above.
 
     Example:
-        >>> from torch.utils._python_dispatch import TorchDispatchMode
+        >>> import tracecomp as torch
+        >>> from tracecomp.utils._python_dispatch import TorchDispatchMode
         >>> class Log(TorchDispatchMode):
         ...     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         ...         print(func)

@@ -45,7 +45,8 @@ class FlopCounterMode:
     The backward pass counts for the whole only (``Global``). ``display`` prints the table at the end.
 
     Example:
-        >>> from torch.utils.flop_counter import FlopCounterMode
+        >>> import tracecomp as torch
+        >>> from tracecomp.utils.flop_counter import FlopCounterMode
         >>> with FlopCounterMode(display=False) as counter:
         ...     loss = torch.nn.Linear(3, 4)(torch.ones(2, 3)).sum()
         >>> counter.get_total_flops()

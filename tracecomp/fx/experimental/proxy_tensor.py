@@ -92,7 +92,8 @@ def make_fx(
     arguments in each. ValueError for another. The graph holds for the values of Python that were met.
 
     Example:
-        >>> from torch.fx.experimental.proxy_tensor import make_fx
+        >>> import tracecomp as torch
+        >>> from tracecomp.fx.experimental.proxy_tensor import make_fx
         >>> print(make_fx(lambda x: x.sin().exp())(torch.ones(2)).code.strip())
         def forward(self, x_1):
             sin = torch.ops.aten.sin.default(x_1);  x_1 = None

@@ -56,7 +56,8 @@ def split_module(
     ``qualname_map`` receives the names that modules had, by those they have. RuntimeError when parts need each other.
 
     Example:
-        >>> from torch.fx.passes.split_module import split_module
+        >>> import tracecomp as torch
+        >>> from tracecomp.fx.passes.split_module import split_module
         >>> traced = torch.fx.symbolic_trace(lambda x: torch.relu(x + 1) * 2)
         >>> split = split_module(traced, traced, lambda node: int(node.name == "mul"))
         >>> print(split.code.strip())

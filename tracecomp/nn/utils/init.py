@@ -14,6 +14,7 @@ def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Any:
     RuntimeError unless ``module_cls`` is a module class that takes a ``device``.
 
     Example:
+        >>> from tracecomp import nn
         >>> nn.utils.skip_init(nn.Linear, 2, 3).weight.shape
         torch.Size([3, 2])
     """
