@@ -19,7 +19,7 @@ from tracecomp.record.same_values import PLAIN
 _by_identity: set[type] = set()
 """Classes of objects whose identity programs use."""
 _HEAP_TYPE = 1 << 9
-"""Flag of classes that Python code has made (``Py_TPFLAGS_HEAPTYPE``)."""
+"""Flag of classes that Python code has made, and some code in C (``Py_TPFLAGS_HEAPTYPE``)."""
 
 
 def note_difference(before: object, now: object) -> None:
@@ -64,9 +64,14 @@ def use_identity(kind: type) -> None:
 
 
 def _is_plain_class(kind: type) -> bool:
-    """Whether all state of objects of this class is in their attributes."""
+    """Whether all state of objects of this class is in their attributes: code in C keeps other state in the object."""
     if kind in _by_identity or of_package(kind) or issubclass(kind, enum.Enum) or not kind.__dictoffset__:
         return False
     classes = [k for k in kind.__mro__ if k is not object]
     slots = (x for k in classes for x in vars(k).values() if isinstance(x, MemberDescriptorType))
-    return all(k.__flags__ & _HEAP_TYPE for k in classes) and not any(slots)
+    is_larger = kind.__basicsize__ > _Plain.__basicsize__
+    return not is_larger and all(k.__flags__ & _HEAP_TYPE for k in classes) and not any(slots)
+
+
+class _Plain:
+    """A class whose objects have attributes and weak references, and no other state."""
