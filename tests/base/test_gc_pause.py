@@ -45,6 +45,13 @@ def test_the_collector_rests_while_passes_run(before: bool, tmp_path: Path, monk
     assert found == [False] and gc.isenabled() is before
 
 
+def test_work_beside_the_program_does_not_stop_it() -> None:
+    states: list[bool] = []
+    assert background.begin("asks", lambda: without_collecting(lambda: states.append(gc.isenabled())))
+    background.finish()
+    assert states == [True]
+
+
 def test_it_is_started_again_by_who_stopped_it() -> None:
     def outer() -> None:
         without_collecting(lambda: states.append(gc.isenabled()))

@@ -63,13 +63,29 @@ PROGRAMS: dict[str, Callable[[Holder, Any], Any]] = {
 }
 
 
+calls: list[int] = []
+
+
+def _with_an_effect(program: Callable[[Holder, Any], Any], holder: Holder, x: Any) -> Any:
+    calls.append(1)  # such calls are served by Python
+    return program(holder, x)
+
+
+def _is_compared_natively(run: Any, general: bool) -> bool:
+    (entry,) = run.entries
+    natively = entry.recording.guards.reads.natively
+    return natively is not None and not natively.differs if general else entry.fast is not None
+
+
+@pytest.mark.parametrize("general", [False, True])
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_an_object_that_the_program_drops_is_gone_at_once(name: str) -> None:
+def test_an_object_that_the_program_drops_is_gone_at_once(name: str, general: bool) -> None:
     program, holder = PROGRAMS[name], Holder()
-    run = torch.compile(lambda x: program(holder, x))
+    run = torch.compile(lambda x: _with_an_effect(program, holder, x) if general else program(holder, x))
     run.quiet = True
     for _ in range(4):
         assert run(torch.ones(1)).item() == 2.0
+    assert _is_compared_natively(run, general)
     box = weakref.ref(holder.box)
     gc.disable()
     try:
@@ -83,6 +99,27 @@ def test_an_object_that_the_program_drops_is_gone_at_once(name: str) -> None:
     holder.named["k"] = again
     for _ in range(4):
         assert run(torch.ones(1)).item() == (2.0 if name in ("membership", "identity") else 3.0)
+
+
+def test_a_call_that_python_serves_notices_the_end_of_an_object() -> None:
+    class Part(Box):
+        pass
+
+    holder = Holder()
+    holder.box = Part(2.0)
+
+    def fn(x: Any) -> Any:
+        calls.append(1)
+        return x * holder.box.k
+
+    run = torch.compile(fn)
+    for n in range(12):
+        if n > 3:  # an equal object, often where the last one was in memory
+            ended = weakref.ref(holder.box)
+            holder.box = Part(2.0 if n < 8 else 3.0)
+            assert ended() is None
+        assert run(torch.ones(1)).item() == holder.box.k
+    assert run.recordings <= 3
 
 
 def test_equal_objects_in_one_place_are_served_by_one_recording() -> None:

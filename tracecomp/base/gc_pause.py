@@ -24,13 +24,25 @@ _inside: list[int] = []
 _Result = TypeVar("_Result")
 
 
+class _Here(threading.local):
+    pauses = True
+
+
+_here = _Here()
+
+
+def never_pause_here() -> None:
+    """Never pause the collector in this thread: the program runs in others, and could see that or set the collector."""
+    _here.pauses = False
+
+
 def without_collecting(work: Callable[[], _Result]) -> _Result:
     """Run ``work()`` without collection of cycles.
 
     This is for work that creates many long-lived objects, among which a collection would find no garbage. A thread that
     finds the collector running, or paused by another thread here, keeps it paused; the last one resumes it.
     """
-    was, thread = gc.isenabled() or bool(_inside), threading.get_ident()
+    was, thread = _here.pauses and (gc.isenabled() or bool(_inside)), threading.get_ident()
     try:
         if was:
             _inside.append(thread)

@@ -41,9 +41,9 @@ class Entry:
         """Compare the state outside in native code from now on, as far as possible."""
         reads = self.recording.guards.reads
         if reads.natively is None:
-            reads.natively = StateCheck(reads, code)
+            reads.natively = StateCheck(reads.lifetimes, code)
         if reads.natively.differs:
-            reads.natively.update()
+            reads.natively.update(reads.roots())
 
     def calls(self) -> int:
         """How many calls the recording has served."""

@@ -11,7 +11,7 @@ from tracecomp.codegen.calls.call_tables import CELL_CONTENTS, DICT_SIZE, DICT_V
 from tracecomp.record.guards.class_versions import class_version_offset, field_offset
 from tracecomp.record.guards.lifetimes import Lifetimes, may_end
 from tracecomp.record.guards.lookup import inherited
-from tracecomp.record.guards.reads import Read, Reads
+from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.snapshots import MISSING
 from tracecomp.runtime.call import Code, Held, Record
 from tracecomp.runtime.call import Word as RecordWord
@@ -130,14 +130,14 @@ class StateCheck:
     It holds no object whose end a program may see. Without one whose words it compares, it has to be made again.
     """
 
-    def __init__(self, reads: Reads, code: Code) -> None:
-        self._reads = reads
+    def __init__(self, lifetimes: Lifetimes, code: Code) -> None:
+        self._lifetimes = lifetimes
         self._code = code
         self._rows: dict[Read, Sequence[object]] = {}
         self._inconstant: set[Read] = set()
         self._left: list[tuple[Read, Callable[[], object]]] = []
         self._same: Callable[[], bool] | None = None
-        reads.lifetimes.watch(self.release)
+        lifetimes.watch(self.release)
 
     @property
     def differs(self) -> bool:
@@ -156,28 +156,27 @@ class StateCheck:
         self._same = None
         self._left = []
 
-    def update(self) -> None:
-        """Note the present state as far as it fits the reads."""
+    def update(self, roots: Sequence[Read]) -> None:
+        """Note the present state as far as it fits the reads from ``roots``."""
         before = self._rows
-        found, rows = self._collected()
+        found, rows = self._collected(roots)
         inconstant = {read for read, words in found.items() if before.get(read, words) != words}
         if inconstant:
             self._inconstant |= inconstant
-            found, rows = self._collected()
+            found, rows = self._collected(roots)
         self._rows = found
-        ends = self._reads.lifetimes.ends
+        ends = self._lifetimes.ends
         self._same = self._code.comparison(rows.r.finish())
         del rows  # which holds all objects
-        if ends != self._reads.lifetimes.ends:
+        if ends != self._lifetimes.ends:
             self.release()
 
-    def _collected(self) -> tuple[dict[Read, Sequence[object]], _NotedRows]:
+    def _collected(self, roots: Sequence[Read]) -> tuple[dict[Read, Sequence[object]], _NotedRows]:
         """The rows by read, in a new record."""
-        lifetimes = self._reads.lifetimes
-        rows = _NotedRows(Record(self._code, 0, 0, lifetimes.has), lifetimes)
+        rows = _NotedRows(Record(self._code, 0, 0, self._lifetimes.has), self._lifetimes)
         found: dict[Read, Sequence[object]] = {}
         self._left = []
-        for root in self._reads.roots():
+        for root in roots:
             self._collect(root, None, rows, found)
         return found, rows
 
@@ -188,7 +187,7 @@ class StateCheck:
         # The call that fitted may have changed values that it read.
         fits = read.step is None or read.fits(now)
         if not fits or read in self._inconstant or not read.row(rows, owner, now):
-            self._left.append((read, self._reads.lifetimes.borrowed(owner)))
+            self._left.append((read, self._lifetimes.borrowed(owner)))
             return
         found[read] = rows.added[start:]
         for child in read.children.values():

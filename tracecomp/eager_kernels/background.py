@@ -14,6 +14,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from tracecomp.base.gc_pause import never_pause_here
 from tracecomp.base.user_warnings import from_here
 from tracecomp.runtime.library import keep_loaded
 
@@ -87,6 +88,7 @@ class _Background:
             self._thread.join()
 
     def _work(self) -> None:
+        never_pause_here()
         while (given := self.waiting.get()) is not None and not self._ending:
             began = time.perf_counter()
             name, work = given

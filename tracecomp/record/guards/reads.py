@@ -177,8 +177,8 @@ class NativeComparison(Protocol):
     def differs(self) -> bool:
         """Whether the state was another since the last ``update``."""
 
-    def update(self) -> None:
-        """Compare with the present state from now on, as far as it fits."""
+    def update(self, roots: Sequence[Read]) -> None:
+        """Compare with the present state from now on, as far as it fits the reads from ``roots``."""
 
     def __call__(self) -> Sequence[tuple[Read, object]] | None:
         """The reads that Python has to compare, with their owners; None for all of them."""

@@ -68,17 +68,16 @@ class ModesGuard:
         return ", ".join(f"{n} is {a}" for n, a in zip(_NAMES, self.seen, strict=True))
 
     def native_row(self, rows: Rows) -> bool:
-        grad, inference, dtype, autocast, asked, replaced = self.seen
+        grad, inference, dtype, autocast, asked, _ = self.seen
         own = {"recorder": None, "grad": grad, "inference": inference, "autocast": autocast, "grad_asked": asked}
         for name, value in own.items():
             rows.mode(name, value)
         for name in ("default_places", *EAGER):
             rows.mode(name, getattr(Modes, name))
         tables = [] if self.settings is None else switches.tables
-        return (
-            all(rows.word(table, "version", None) for table, _ in tables)
-            and rows.entry(vars(dtype_setting), "_default", dtype)
-            and rows.entry(patches, "count", replaced)
+        counted = (patches, *(table for table, _ in tables))
+        return all(rows.word(x, "version", None) for x in counted) and rows.entry(
+            vars(dtype_setting), "_default", dtype
         )
 
     def left(self) -> list[Callable[[], None]]:

@@ -62,7 +62,7 @@ def use_identity(kind: type) -> None:
 
 
 def _is_plain_class(kind: type) -> bool:
-    """Whether all state of objects of this class is in their attributes."""
+    """Whether all state of objects of this class is in their attributes: code in C keeps other state in the object."""
     if kind in _by_identity or of_package(kind) or issubclass(kind, enum.Enum) or not kind.__dictoffset__:
         return False
     if not all(map(is_settable_class, kind.__mro__[:-1])):
