@@ -38,9 +38,19 @@ PREDICTED: Mapping[str, Predicted] = {
     "Apple M1": Predicted(4, 3, 3.2, {1: Cache(128 << 10, 8, 128), 2: Cache(12 << 20, 12, 128, 4)}),
     "Apple M2": Predicted(4, 3, 3.5, {1: Cache(128 << 10, 8, 128), 2: Cache(16 << 20, 16, 128, 4)}),
 }
-"""By name. Pipes and first caches of Neoverse: Arm's software optimization guides and technical reference manuals.
-Their clocks and other caches: Amazon's Graviton2, 3 and 4. Apple: ``sysctl hw`` and D. Johnson's tables of Firestorm
-(https://dougallj.github.io/applecpu/firestorm.html)."""
+"""By name, compared with these documents on 2026-11-28; all figures agree.
+
+* Neoverse, pipes and loads: LLVM's scheduling models, which follow Arm's software optimization guides
+  (``AArch64SchedNeoverseN1.td``, ``V1`` and ``V2``: units ``V`` and ``L``). SVE uses V1's pipes as two of 256 bits;
+  the code that is generated here uses four of 128 bits.
+* Neoverse, caches in Amazon's Graviton2 and 4:
+  https://learn.arm.com/learning-paths/servers-and-cloud-computing/memory-subsystem/cache-hierarchy
+* Neoverse, clocks of Graviton2, 3 and 4, and caches of Graviton3: https://en.wikichip.org/wiki/AWS_Graviton3 and the
+  pages of the others.
+* Apple M1, pipes and loads: https://dougallj.github.io/applecpu/firestorm.html. Those of M2 are assumed to be equal.
+* Apple, clocks and second caches: https://hmc-tech.com/cpu/apple-m2-8c9g-fl-vs-apple-m1-8c8g-fl
+
+No schedule depends on the ways of first and third caches."""
 
 
 def predicted(name: str) -> Predicted | None:
