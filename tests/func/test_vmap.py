@@ -283,3 +283,13 @@ def test_names_that_a_module_has_not_are_ignored_unless_strict() -> None:
         assert t.func.functional_call(linear, given, t.ones(1, 2)).tolist() == [[1, 1]]
         with pytest.raises(RuntimeError, match="other"):
             t.func.functional_call(linear, given, t.ones(1, 2), strict=True)
+
+
+def test_a_compiled_vmap_over_leaves_is_one_recording() -> None:
+    """The example of a leaf requires grad too; its flag is not an outer tensor's, which would be guarded."""
+    w = tracecomp.arange(6.0).reshape(2, 3).requires_grad_()
+    compiled = tracecomp.compile(lambda x: tracecomp.func.vmap(lambda row: (row * x).sum())(w))
+    for n in range(4):
+        x = tracecomp.arange(3.0) + n
+        assert tracecomp.allclose(compiled(x), w @ x)
+    assert compiled.recordings == 1

@@ -37,8 +37,9 @@ def mapped(
     Returns the structure and the leaves of the results: a ``Batch`` for each tensor that depends on batched leaves.
     Writes to batched leaves reach the caller's tensors.
     """
-    examples = [x if a is None else _first(x, a).requires_grad_(x.requires_grad)
-                for x, a in zip(leaves, axes, strict=True)]  # fmt: skip
+    with unrecorded():  # otherwise an outer recording guards the flag of the example, a new tensor at every call
+        examples = [x if a is None else _first(x, a).requires_grad_(x.requires_grad)
+                    for x, a in zip(leaves, axes, strict=True)]  # fmt: skip
     batched = [(e, x, a) for e, x, a in zip(examples, leaves, axes, strict=True) if a is not None]
     trace = MappedTrace({id(e): _moved(x, a, 0) for e, x, a in batched}, info)
     args, kwargs = unflatten(structure, examples)
