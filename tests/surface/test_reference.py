@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import inspect
+import re
 import typing
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -139,3 +140,9 @@ def test_no_example_is_left_of_a_name_that_is_gone() -> None:
     for space in spaces():
         known = {name.rpartition(".")[2] for name in PUBLIC if name.rpartition(".")[0] == space}
         assert sorted(reference.examples(space).keys() - known) == []
+
+
+def test_sections_of_composed_texts_are_not_indented() -> None:
+    """From Python 3.13 on, docstrings of source files are not indented, as the added sections are."""
+    indented = re.compile(r"^ +(Args|Example):$", re.MULTILINE)
+    assert [name for name, value in PUBLIC.items() if indented.search(inspect.getdoc(value) or "")] == []

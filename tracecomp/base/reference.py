@@ -38,6 +38,8 @@ def reference(
 ) -> str:
     """The whole text: description, arguments of all ``forms``, other sections, example."""
     text = (doc or "").rstrip()
+    if "\n" in text:  # from Python 3.13 on, docstrings are no longer indented
+        text = inspect.cleandoc(text).replace("\n", "\n    ").replace("\n    \n", "\n\n")
     lines: dict[str, str] = {}
     for form in forms:
         _describe(form, lines)
