@@ -159,5 +159,16 @@ def test_an_object_of_the_call_does_not_end_its_recording() -> None:
     assert run.recordings == 1
 
 
+def test_names_that_are_not_read_are_not_held() -> None:
+    names: dict[str, Any] = {"k": 2.0, "w": torch.ones(2), "__name__": "__main__"}
+    exec("def f(x):\n    return x * k", names)
+    run = torch.compile(names["f"])
+    for _ in range(3):
+        run(torch.ones(2))
+    tensor = weakref.ref(names["w"])
+    del names["w"]
+    assert tensor() is None and run.recordings == 1
+
+
 def test_caches_can_be_inspected() -> None:
     assert caches_are_known()

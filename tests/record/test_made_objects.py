@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import tracecomp as torch
+from tracecomp.base.errors import CaptureError
 from tracecomp.record.guards.varying_objects import rebuilds
 
 
@@ -70,6 +71,39 @@ def holds_itself(owner: Any, x: Any) -> Any:
     cache = Cache(x * 2)
     cache.items.append(cache)
     return cache
+
+
+def a_list_that_holds_itself(owner: Any, x: Any) -> Any:
+    items = [x * 2]
+    items.append(items)
+    return items
+
+
+def a_dictionary_that_holds_itself(owner: Any, x: Any) -> Any:
+    items: dict[str, Any] = {"x": x * 2}
+    items["again"] = [items, {"in": items}]
+    return items["again"], x + 1
+
+
+def a_record_that_holds_itself(owner: Any, x: Any) -> Any:
+    record = Record(x * 2)
+    record.value = [record, x + 1]
+    owner.log.append((record, x))
+    return record
+
+
+def a_tuple_that_holds_itself(owner: Any, x: Any) -> Any:
+    items = [x * 2]
+    pair = (items, x)
+    items.append(pair)
+    return pair
+
+
+def a_list_in_a_tuple_that_it_holds(owner: Any, x: Any) -> Any:
+    items = [x * 2]
+    items.append((items, x))
+    owner.log.append(items)
+    return x
 
 
 def two_that_hold_each_other(owner: Any, x: Any) -> Any:
@@ -133,6 +167,8 @@ def as_an_attribute_of_a_tensor(owner: Any, x: Any) -> Any:
 
 PROGRAMS: list[Callable[[Any, Any], Any]] = [
     returned, returned_twice, record_returned_twice, record_kept_and_returned, within_each_other, holds_itself,
+    a_list_that_holds_itself, a_dictionary_that_holds_itself, a_record_that_holds_itself, a_tuple_that_holds_itself,
+    a_list_in_a_tuple_that_it_holds,
     two_that_hold_each_other, made_once, made_changed_and_kept, kept_twice, with_a_parent, in_a_dictionary, grows,
     as_an_attribute_of_a_tensor,
 ]  # fmt: skip
@@ -170,8 +206,22 @@ def test_made_objects_are_those_of_eager_mode(program: Callable[[Any, Any], Any]
             earlier += made
 
 
+def test_arguments_that_hold_themselves_are_taken_by_eager_calls() -> None:
+    compiled = torch.compile(lambda items: items[0] * 2)
+    whole = torch.compile(lambda items: items[0] * 2, fullgraph=True)
+    for n in range(3):
+        items: list[Any] = [torch.ones(2) * n]
+        items.append(items)
+        assert compiled(items).tolist() == [2.0 * n, 2.0 * n]
+        with pytest.raises(CaptureError, match="holds itself"):
+            whole(items)
+
+
 def test_calls_that_make_objects_are_served_by_one_recording() -> None:
-    for program in (returned, returned_twice, record_returned_twice, within_each_other):
+    for program in (
+        returned, returned_twice, record_returned_twice, within_each_other, holds_itself, a_list_that_holds_itself,
+        a_dictionary_that_holds_itself, two_that_hold_each_other,
+    ):  # fmt: skip
         compiled = torch.compile(program, fullgraph=True)
         owner = Owner()
         for n in range(4):

@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 from tracecomp.autograd import profiler
 from tracecomp.base import logs
-from tracecomp.base.capture_guide import BreakReason
+from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.base.locks import Lock
 from tracecomp.base.user_warnings import warn_user
@@ -92,7 +92,10 @@ class CallDispatcher:
             return self.fn(*args, **kwargs)
         if self.parts is not None:
             return self.parts(*args, **kwargs)
-        structure, leaves = flatten_call(args, kwargs)
+        try:
+            structure, leaves = flatten_call(args, kwargs)
+        except RecursionError:
+            return self._run_unflattened(args, kwargs)
         entries, policy = self.entries, self._recompile
         # The recordings in order of use. Each checks its guards; one whose guards hold may still meet another value
         # (``bool(t)``), and the next check then knows that value.
@@ -129,6 +132,13 @@ class CallDispatcher:
             policy.learned.another_path(*new)
             reason = f"the value at {new[0].source} was {found}, a path not seen before"
         return self._record(args, kwargs, entries, reason, new, missed)
+
+    def _run_unflattened(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+        """Run a call eagerly whose arguments hold themselves, or are nested too deeply."""
+        if self.fullgraph:
+            cause = f"{self._name} is given a container that holds itself, or is nested too deeply"
+            raise CaptureError(str(BreakReason(cause, Section.STATE, "Pass its tensors")))
+        return self.fn(*args, **kwargs)
 
     def _run(self, entry: Entry, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
         """Call the plan of ``entry``, as one event if a profile is active."""

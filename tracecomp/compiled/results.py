@@ -15,7 +15,7 @@ from tracecomp.eager.tensor import Tensor, shared
 from tracecomp.eager.tensor_base import View
 from tracecomp.eager.views import look
 from tracecomp.record.binding import tensor_of
-from tracecomp.record.pytree import LEAF, Leaves, unflatten
+from tracecomp.record.pytree import LEAF, Leaves, begin, fill, unflatten
 from tracecomp.record.results import (
     PLAIN,
     Common,
@@ -63,9 +63,8 @@ class Builder:
     def value(self, r: Result) -> Any:
         """Build the call's value for ``r``: one object for each tensor, and for each container."""
         if isinstance(r, Common):
-            if id(r) not in self._containers:
-                self._containers[id(r)] = self.values(r.structure, r.results)
-            return self._containers[id(r)]
+            found = self._containers.get(id(r))
+            return self._common(r) if found is None else found
         if isinstance(r, Found):
             return r.read.now(self._given)
         if isinstance(r, Plain):
@@ -75,6 +74,14 @@ class Builder:
         if isinstance(r, Followed):
             return self._outputs[r.number].item()
         return self.tensor(r)
+
+    def _common(self, r: Common) -> Any:
+        if not r.holds_itself:
+            found = self._containers[id(r)] = self.values(r.structure, r.results)
+            return found
+        found = self._containers[id(r)] = begin(r.structure)
+        fill(found, r.structure, map(self.value, r.results))
+        return found
 
     def tensor(self, r: Held) -> Tensor:
         """The tensor of ``r``."""

@@ -31,7 +31,6 @@ FUNCTIONS: dict[str, str] = {
     "openssl_sha384 openssl_sha512 openssl_sha3_224 openssl_sha3_256 openssl_sha3_384 openssl_sha3_512 "
     "openssl_shake_128 openssl_shake_256 pbkdf2_hmac scrypt",
     "_md5": "*", "_sha1": "*", "_sha2": "*", "_sha256": "*", "_sha512": "*", "_sha3": "*", "_blake2": "*",
-    "_ctypes": "POINTER addressof alignment buffer_info byref pointer sizeof",
     "sys": "exc_info exception getdefaultencoding getfilesystemencodeerrors getfilesystemencoding intern is_finalizing",
     "posix": "fspath getpid _path_normpath _path_splitroot _path_splitroot_ex",
     "gc": "collect", "_thread": "allocate allocate_lock get_ident get_native_id RLock lock",
@@ -58,8 +57,8 @@ BY_LIBRARIES: dict[str, str] = {
 TYPES: dict[str, str] = {
     "builtins": "*", "_collections": "*", "collections": "*", "_functools": "*", "functools": "*", "itertools": "*",
     "_operator": "*", "operator": "*", "datetime": "*", "decimal": "","array": "*", "_struct": "*",
-    "re": "*", "_sre": "*", "types": "*", "typing": "*", "_typing": "*", "_json": "*", "json": "*", "_ctypes": "*",
-    "ctypes": "*", "zlib": "*", "_hashlib": "*", "_md5": "*", "_sha1": "*", "_sha2": "*", "_sha256": "*",
+    "re": "*", "_sre": "*", "types": "*", "typing": "*", "_typing": "*", "_json": "*", "json": "*",
+    "zlib": "*", "_hashlib": "*", "_md5": "*", "_sha1": "*", "_sha2": "*", "_sha256": "*",
     "_sha512": "*", "_sha3": "*", "_blake2": "*", "weakref": "*", "_weakref": "*", "_pickle": "Pickler Unpickler",
     "_abc": "*", "abc": "*", "ast": "*", "_ast": "*", "_thread": "lock RLock _local", "_contextvars": "*",
     "contextvars": "*", "unicodedata": "*", "_bz2": "*", "_lzma": "*", "_csv": "*", "_elementtree": "*",

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from tracecomp.base.capture_guide import Section
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.c_data import refuse_memory
 from tracecomp.record.guards.lookup import is_key
 from tracecomp.record.guards.read_steps import Member, Size
 from tracecomp.record.guards.snapshots import short
@@ -37,6 +38,8 @@ def member(observer: Watching, owner: object, key: object) -> None:
 
 def size(observer: Watching, owner: object) -> None:
     """The program asks how long a container is."""
+    if refuse_memory(observer.recorder, owner):
+        return
     read = observer.known.get(id(owner))
     if read is None or not is_container(owner):
         observer.consume_state(owner)

@@ -236,17 +236,17 @@ class ObjectChanges:
             return None
         return next((c for r in read.children.values() if (c := self._unrepeated(r, now)) is not None), None)
 
-    def _check_repeatable(self, value: object) -> None:
-        """Refuse to keep objects made in the call: every call would have to make its own."""
+    def _check_repeatable(self, value: object, above: tuple[object, ...] = ()) -> None:
+        """Refuse to keep objects made in the call: every call would have to make its own. ``above`` hold ``value``."""
         if isinstance(value, (Tensor, Device, *PLAIN, type, FunctionType)) or type(plain_value(value)) in (int, float):
             return
         if value is MISSING:  # a variable is deleted
             return
-        if id(value) in self._known:
+        if id(value) in self._known or any(value is x for x in above):
             return
         if isinstance(value, list | tuple | dict):
             for item in value.values() if isinstance(value, dict) else value:
-                self._check_repeatable(item)
+                self._check_repeatable(item, (*above, value))
             return
         if rebuilds(type(value)):
             return  # its contents are checked at the end of the call

@@ -25,6 +25,7 @@ import numpy as np
 from tracecomp.base.capture_guide import Section
 from tracecomp.base.errors import is_program_file
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.c_data import refuse_memory
 from tracecomp.record.calls import called
 from tracecomp.record.caught_errors import may_suppress, own_errors
 from tracecomp.record.guards.facts import FACTS
@@ -86,7 +87,7 @@ class ObjectReads(KnownObjects):
         if isinstance(owner, Tensor):
             self._of_tensor(owner, name)
             return
-        if is_value(owner):
+        if is_value(owner) or refuse_memory(self.recorder, owner, name):
             return
         if isinstance(owner, np.ndarray) and name in _VIEWS_OF_ARRAYS:
             self.contents(owner)
@@ -202,7 +203,7 @@ class ObjectReads(KnownObjects):
             self.recorder.refuse_here("reads a record of an array", Section.STATE)
         self.looked_up(owner, key)
         read = self.known.get(id(owner))
-        if read is None:
+        if refuse_memory(self.recorder, owner) or read is None:
             return
         key = plain_value(key)
         if id(owner) in self.changed:
@@ -232,7 +233,7 @@ class ObjectReads(KnownObjects):
         ``met`` has the objects on the way here, with their depths.
         """
         met = {} if met is None else met
-        if depth and met.get(id(value), 0) >= depth:
+        if (depth and met.get(id(value), 0) >= depth) or refuse_memory(self.recorder, value):
             return
         met[id(value)] = depth
         read = self.known.get(id(value))
@@ -264,7 +265,7 @@ class ObjectReads(KnownObjects):
     def _parts(self, read: Read, value: Any) -> Sequence[Any]:
         """Note that all parts of an object are read, and return them."""
         if is_container(value):
-            parts: Any = () if isinstance(value, np.ndarray) else value  # of no dimension, too
+            parts: Any = () if isinstance(value, np.ndarray | memoryview) else value  # of any dimensions
             items: Sequence[Any] = list(parts.values()) if isinstance(parts, Mapping) else list(parts)
             if has_attributes(value):
                 items = [*items, *self._attributes(read, value)]

@@ -10,6 +10,7 @@ import numpy as np
 
 from tracecomp.base.capture_guide import Section
 from tracecomp.eager.tensor import Tensor
+from tracecomp.record.c_data import refuse_memory
 from tracecomp.record.container_reads import stream
 from tracecomp.record.guards.lookup import inherited, is_key
 from tracecomp.record.guards.ownership import is_program_function
@@ -89,7 +90,7 @@ def set_item(observer: Watching, owner: object, key: object, value: object) -> N
         observer.recorder.refuse_here("changes a record of an array", Section.STATE)
     if isinstance(key, slice):
         stream(observer, value)
-    if isinstance(owner, Tensor) or id(owner) not in observer.known:
+    if isinstance(owner, Tensor) or refuse_memory(observer.recorder, owner) or id(owner) not in observer.known:
         return
     setter = inherited(type(owner), "__setitem__")
     if is_program_function(setter):

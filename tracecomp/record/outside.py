@@ -6,6 +6,7 @@ the functions listed here in Python.
 
 from __future__ import annotations
 
+import ctypes
 import io
 import random
 import sys
@@ -47,6 +48,9 @@ _OF_FRAMES = frozenset({
 })  # fmt: skip
 """Functions among them that inspect frames of callers."""
 
+_C_FUNCTION: type = ctypes._CFuncPtr  # type: ignore[attr-defined]
+"""Functions that ctypes calls, which may do anything."""
+
 frame_readers: WeakSet[CodeType] = WeakSet()
 """Code that has inspected frames of its callers, and code that called it. Compiled parts would be other callers."""
 
@@ -74,6 +78,8 @@ def outside(callee: Any, owner: Any = None, by_library: bool = False) -> str | N
     elif owner is None or isinstance(callee, BuiltinFunctionType):
         owner = getattr(callee, "__self__", owner)
     name = getattr(callee, "__name__", "")
+    if isinstance(callee, _C_FUNCTION):
+        return name or "a function of C"
     if isinstance(owner, OWNERS):
         return f"{type(owner).__name__}.{name}"
     found = unlisted(callee, by_library)

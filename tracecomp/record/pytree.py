@@ -117,20 +117,36 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
 
     Attributes in addition to the parts are included if programs have read them of arguments, or if ``every``.
     """
-    names = tuple(_read.get(type(value), ()))
-    if every:
-        names = tuple(dict.fromkeys((*names, *added_to(value))))
+    names = _additional(value, every)
     if (not names and not is_varying(type(value))) or (is_leaf is not None and is_leaf(value)):
         return _flatten(value, leaves, is_leaf, every)
 
     def seen(x: object) -> bool:
         return x is value or (is_leaf is not None and is_leaf(x))  # attributes may form a cycle
 
-    structure = _flatten(value, leaves, is_leaf, every, seen)
+    return _with(value, names, _flatten(value, leaves, is_leaf, every, seen), leaves, seen, every)
+
+
+def flatten_object(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool]) -> Any:
+    """``flatten`` a container or record for which ``is_leaf`` is true, with every attribute: it may hold itself."""
+    names = _additional(value, every=True)
+    return _with(value, names, _parts(value, leaves, is_leaf, True, is_leaf), leaves, is_leaf, every=True)
+
+
+def _additional(value: object, every: bool) -> tuple[str, ...]:
+    """The attributes that belong to the structure, in addition to the parts."""
+    names = tuple(_read.get(type(value), ()))
+    return tuple(dict.fromkeys((*names, *added_to(value)))) if every else names
+
+
+def _with(
+    value: Any, names: tuple[str, ...], structure: Any, leaves: list[object], is_leaf: Callable[[Any], bool],
+    every: bool,
+) -> Any:  # fmt: skip
     if not names:
         return structure
     own = getattr(value, "__dict__", {})
-    return With((names, structure, *[flatten(own.get(n, ABSENT), leaves, seen, every) for n in names]))
+    return With((names, structure, *[flatten(own.get(n, ABSENT), leaves, is_leaf, every) for n in names]))
 
 
 def _flatten(
@@ -150,6 +166,14 @@ def _flatten(
     if kind in _leaf_kinds:
         leaves.append(value)
         return LEAF
+    return _parts(value, leaves, is_leaf, every, within)
+
+
+def _parts(
+    value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None, every: bool,
+    within: Callable[[Any], bool] | None,
+) -> Any:  # fmt: skip
+    kind = type(value)
     if kind in _SEQUENCES:
         if kind is list and type(leaves) is CallLeaves:
             leaves.containers.append(value)
@@ -268,14 +292,48 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
     return built
 
 
+def can_begin(value: object) -> bool:
+    """Whether ``begin`` can make an empty object like ``value``: a list, a dictionary or a record."""
+    return not isinstance(value, tuple) and not (isinstance(value, dict) and is_record(value))
+
+
+def begin(structure: Any) -> Any:
+    """An empty list, dictionary or object for ``fill``, which may then hold it."""
+    if type(structure) is With:
+        return begin(structure[1])
+    kind, *options = structure[0] if isinstance(structure[0], tuple) else (structure[0],)
+    return kind(*options) if issubclass(kind, list | dict) else object.__new__(kind)
+
+
+def fill(value: Any, structure: Any, leaves: Iterator[Any]) -> None:
+    """Fill ``value``, which is empty, as ``unflatten`` fills new ones."""
+    if type(structure) is With:
+        names, own, *parts = structure
+        fill(value, own, leaves)
+        _set_added(value, names, parts, leaves)
+    elif isinstance(value, list):
+        value.extend(_build(p, leaves) for p in structure[1:])
+    else:
+        _, names, *parts = structure
+        for name, part in zip(names, parts, strict=True):
+            if isinstance(value, dict):
+                value[name] = _build(part, leaves)
+            else:
+                object.__setattr__(value, name, _build(part, leaves))
+
+
 def _build_with(structure: With, leaves: Iterator[Any]) -> Any:
     names, own, *parts = structure
     value = _build(own, leaves)
+    _set_added(value, names, parts, leaves)
+    return value
+
+
+def _set_added(value: object, names: Sequence[str], parts: Sequence[Any], leaves: Iterator[Any]) -> None:
     for name, part in zip(names, parts, strict=True):
         x = _build(part, leaves)
         if x is not ABSENT:
             object.__setattr__(value, name, x)
-    return value
 
 
 class LeafPlace(NamedTuple):

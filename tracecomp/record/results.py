@@ -125,12 +125,13 @@ class Found:
     read: Read
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Common:
-    """A list or dictionary that the call leaves in several places: created once per call."""
+    """A list, dictionary or object that the call leaves in several places, or that holds itself: made once per call."""
 
     structure: Any
     results: list[Result]
+    holds_itself: bool
 
 
 Held = Made | Given | Seen
@@ -139,9 +140,19 @@ Result = Held | Followed | Passed | Plain | Found | Common
 
 def bottoms(results: Sequence[Result | None]) -> list[Made]:
     """The bases of ``results`` that have new memory, each once."""
-    found = [lowest(r) for r in results if isinstance(r, Made | Given | Seen)]
-    within = [m for r in results if isinstance(r, Common) for m in bottoms(r.results)]
-    return [*[r for r in found if isinstance(r, Made)], *within]
+    found = [lowest(r) for r in all_results(results) if isinstance(r, Made | Given | Seen)]
+    return [r for r in found if isinstance(r, Made)]
+
+
+def all_results(results: Sequence[Result | None]) -> list[Result | None]:
+    """``results`` and those within them; within what holds itself, each once."""
+    found = list(results)
+    met: set[int] = set()
+    for r in found:  # which grows
+        if isinstance(r, Common) and id(r) not in met:
+            met.add(id(r))
+            found.extend(r.results)
+    return found
 
 
 def lowest(r: Held) -> Made | Given:

@@ -112,6 +112,8 @@ def _check_alike(first: Recording, second: Recording, values: Sequence[int]) -> 
 def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]:
     """The parts of a recording other than its graph; ``plain`` converts sizes to numbers."""
 
+    common: dict[int, int] = {}  # containers that are left in several places, or hold themselves
+
     def shown(result: object) -> Any:
         if isinstance(result, Given):
             return _bound(result.source)
@@ -122,6 +124,9 @@ def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]
         if isinstance(result, Found):
             return result.read.path()
         if isinstance(result, Common):
+            if id(result) in common:
+                return ("again", common[id(result)])
+            common[id(result)] = len(common)
             return (result.structure, list(map(shown, result.results)))
         return result
 

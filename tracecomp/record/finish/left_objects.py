@@ -6,7 +6,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import Effect
 from tracecomp.record.finish.draft import Contents, Draft
 from tracecomp.record.guards.varying_objects import rebuilds
-from tracecomp.record.pytree import flatten, opened, parts_within
+from tracecomp.record.pytree import can_begin, flatten, flatten_object, opened, parts_within
 
 
 def collect_values(draft: Draft) -> None:
@@ -41,11 +41,11 @@ def contents(draft: Draft, value: object) -> Contents:
 def built_by_call(draft: Draft, value: object) -> Contents:
     """Structure and leaves of a container or object that the call leaves in several places."""
     leaves: list[object] = []
-    return Contents(flatten(value, leaves, lambda x: x is not value and draft.is_one_object(x), every=True), leaves)
+    return Contents(flatten_object(value, leaves, draft.is_one_object), leaves)
 
 
 def _find_repeated(draft: Draft) -> None:
-    """Find the containers and objects made in the call that it leaves behind in several places, as one object.
+    """Find the containers and objects made in the call that it leaves in several places, or that hold themselves.
 
     Their classes are taken apart from now on: every call makes such objects of their attributes.
     """
@@ -58,6 +58,8 @@ def _find_repeated(draft: Draft) -> None:
             return
         if id(value) in above:
             draft.cyclic.add(id(value))
+            if can_begin(value):
+                draft.repeated[id(value)] = value
             return
         if not isinstance(value, tuple):
             if id(value) in met:

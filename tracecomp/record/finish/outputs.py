@@ -94,10 +94,12 @@ class _ResultMaker:
         if isinstance(v, np.ndarray) or draft.is_outside(v):
             return Found(known[id(v)])
         if id(v) in draft.repeated:
-            if id(v) not in self.common:
+            common = self.common.get(id(v))
+            if common is None:
                 built = built_by_call(draft, v)
-                self.common[id(v)] = Common(built.structure, list(map(self, built.leaves)))
-            return self.common[id(v)]
+                common = self.common[id(v)] = Common(built.structure, [], id(v) in draft.cyclic)
+                common.results.extend(map(self, built.leaves))
+            return common
         return draft.held.of(v) if isinstance(v, Tensor) else Plain(v)
 
 

@@ -86,7 +86,7 @@ def _changed_values(draft: Draft) -> BreakReason | None:
 def _made_objects(draft: Draft) -> BreakReason | None:
     """Return a reason if an object made in the call outlives it, so that every call would have to make one."""
     for x in draft.left:
-        if id(x) in draft.cyclic:
+        if id(x) in draft.cyclic and id(x) not in draft.repeated:
             return BreakReason(f"returns a {type(x).__name__} made in the call that holds itself", Section.STATE)
         if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
             continue

@@ -49,7 +49,7 @@ def is_opened(kind: type) -> bool:
 
 def of_package(kind: type) -> bool:
     """Whether a class is a subclass of one of this package's: a module, an optimizer, a tensor."""
-    return any(k.__module__.split(".")[0] == __name__.split(".")[0] for k in kind.__mro__)
+    return any(str(k.__module__).split(".")[0] == __name__.split(".")[0] for k in kind.__mro__)
 
 
 def is_module(value: object) -> bool:

@@ -276,6 +276,8 @@ def everything(value: Any) -> Any:
     """The contents of a container."""
     if isinstance(value, np.ndarray):
         return Snapshot((value.dtype, value.shape, value.tobytes()))
+    if isinstance(value, memoryview):  # has formats and dimensions whose elements Python does not list
+        return Snapshot((value.format, value.shape, value.tobytes()))
     if isinstance(value, Mapping):
         return Snapshot([(_one(k), _one(v)) for k, v in value.items()])
     if isinstance(value, Set):

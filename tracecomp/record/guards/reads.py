@@ -43,7 +43,8 @@ class Read:
         self.line = line
         self.children: dict[tuple[type, Any], Read] = {}
         self.kind, self.seen = expected(value)
-        self.frozen = freeze(value) if self.kind is type and isinstance(value, list | dict | tuple) else MISSING
+        is_part = step is not None and self.kind is type  # roots are not compared
+        self.frozen = freeze(value) if is_part and isinstance(value, list | dict | tuple) else MISSING
 
     @property
     def owner(self) -> Read | None:

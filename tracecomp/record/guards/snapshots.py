@@ -118,13 +118,16 @@ def plain_value(value: Any) -> Any:
     return value.value if type(value) in (SymScalar, SymInt) else value
 
 
-def freeze(value: object) -> Any:
-    """A snapshot that compares equal while ``value`` means the same; ``MISSING`` when it cannot be watched."""
+def freeze(value: object, above: tuple[object, ...] = ()) -> Any:
+    """A snapshot that compares equal while ``value`` means the same; ``MISSING`` when it cannot be watched.
+
+    ``above`` are the containers that it is in: what holds itself cannot be watched.
+    """
     value = plain_value(value)
     if isinstance(value, PLAIN):
         return plain(value)
     if isinstance(value, _CONTAINERS):
-        return (type(value), _freeze_items(value))
+        return MISSING if any(value is x for x in above) else (type(value), _freeze_items(value, (*above, value)))
     if isinstance(value, np.ndarray) and value.size <= _FROZEN_ARRAY:
         return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
     if isinstance(value, Tensor | np.ndarray) or callable(value):
@@ -148,11 +151,11 @@ def whole(value: object) -> Any:
     return (type(value), tuple(map(whole, value)))
 
 
-def _freeze_items(value: Any) -> Any:
+def _freeze_items(value: Any, above: tuple[object, ...]) -> Any:
     """The contents of a container, or its length when they are too many or cannot be watched."""
     if len(value) > _FROZEN_SIZE:
         return len(value)
-    parts = tuple(map(freeze, value.values() if isinstance(value, dict) else value))
+    parts = tuple([freeze(x, above) for x in (value.values() if isinstance(value, dict) else value)])
     if any(p is MISSING for p in parts):
         return len(value)
     if not isinstance(value, dict):

@@ -91,7 +91,8 @@ def keeps_state(value: object) -> bool:
 
     Modules and optimizers have separate guards.
     """
-    return any(k.__module__.startswith(_STATEFUL) for k in type(value).__mro__) and not hasattr(value, "param_groups")
+    modules = [str(k.__module__) for k in type(value).__mro__]  # classes made in C may have none
+    return any(name.startswith(_STATEFUL) for name in modules) and not hasattr(value, "param_groups")
 
 
 def is_settable_class(kind: type) -> bool:
