@@ -272,3 +272,34 @@ def test_functions_have_their_own_rule(name: str, history: bool) -> None:
             return [ad.unpack_dual(o).tangent.tolist() for o in outs], [o.requires_grad for o in outs]
 
     assert run(tracecomp) == run(torch)
+
+
+@pytest.mark.parametrize("outer", [True, False])
+@pytest.mark.parametrize("inner", [True, False])
+@pytest.mark.parametrize("transform", ["jvp", "jacfwd", "grad"])
+def test_the_gradient_mode_that_a_function_sets_remains_as_in_pytorch(
+    transform: str, inner: bool, outer: bool
+) -> None:  # fmt: skip
+    torch = pytest.importorskip("torch")
+
+    def after(lib: Any, compiled: bool = False) -> list[bool]:
+        def fn(x: Any) -> Any:
+            lib.set_grad_enabled(inner)
+            return (x * x).sum()
+
+        x = lib.ones(2)
+
+        def run() -> Any:
+            if transform == "jvp":
+                return lib.func.jvp(fn, (x,), (x,))[1]
+            return getattr(lib.func, transform)(fn)(x)
+
+        run, seen = lib.compile(run) if compiled else run, []
+        for _ in range(4 if compiled else 1):
+            with lib.set_grad_enabled(outer):
+                run()
+                seen.append(lib.is_grad_enabled())
+        return seen
+
+    wanted = after(torch)
+    assert after(tracecomp) == wanted and after(tracecomp, compiled=True) == wanted * 4
