@@ -40,3 +40,28 @@ def test_arguments_of_such_types_are_converted(dtype: Any) -> None:
     for size in (3, 3, 5, 5):
         x = torch.arange(1, size + 1).float().to(dtype)
         assert compiled(x).tolist() == (x.to(torch.float32) + 1).tolist()
+
+
+FUNCTIONS: dict[str, Callable[[Any], Any]] = {
+    "exp": lambda x: x.exp(),
+    "sum of exp": lambda x: x.exp().sum(),
+    "sum": lambda x: (x / 3).sum(),
+    "product of matrices": lambda x: (x / 3) @ (x / 7).mT,
+    "softmax": lambda x: x.softmax(-1),
+    "tanh and log": lambda x: x.tanh() + (x + 1).log(),
+    "layer_norm": lambda x: torch.nn.functional.layer_norm(x, (x.shape[-1],)),
+}
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_compiled_calls_have_the_bits_of_eager_ones(function: str, dtype: Any) -> None:
+    """Graphs with such types have no machine code, and their operators still round and sum as eager mode's do."""
+
+    def fn(x: Any) -> Any:
+        return FUNCTIONS[function](x.to(torch.float32))
+
+    compiled = torch.compile(fn, fullgraph=True)
+    for rows in (5, 5, 5, 7, 7):
+        x = (torch.arange(rows * 20) % 7).reshape(rows, 20).to(dtype)
+        assert compiled(x).numpy().tobytes() == fn(x).numpy().tobytes()

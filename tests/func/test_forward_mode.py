@@ -14,6 +14,7 @@ from tracecomp import Tensor
 from tracecomp.autograd.forward_ad import dual
 from tracecomp.eager.tangents import Level, tangent
 from tracecomp.ir.op import OPS
+from tracecomp.utils.checkpoint import checkpoint
 
 
 def given_dual(t: Any) -> Any:
@@ -272,3 +273,83 @@ def test_functions_have_their_own_rule(name: str, history: bool) -> None:
             return [ad.unpack_dual(o).tangent.tolist() for o in outs], [o.requires_grad for o in outs]
 
     assert run(tracecomp) == run(torch)
+
+
+@pytest.mark.parametrize("outer", [True, False])
+@pytest.mark.parametrize("inner", [True, False])
+@pytest.mark.parametrize("transform", ["jvp", "jacfwd", "grad"])
+def test_the_gradient_mode_that_a_function_sets_remains_as_in_pytorch(
+    transform: str, inner: bool, outer: bool
+) -> None:  # fmt: skip
+    torch = pytest.importorskip("torch")
+
+    def after(lib: Any, compiled: bool = False) -> list[bool]:
+        def fn(x: Any) -> Any:
+            lib.set_grad_enabled(inner)
+            return (x * x).sum()
+
+        x = lib.ones(2)
+
+        def run() -> Any:
+            if transform == "jvp":
+                return lib.func.jvp(fn, (x,), (x,))[1]
+            return getattr(lib.func, transform)(fn)(x)
+
+        run, seen = lib.compile(run) if compiled else run, []
+        for _ in range(4 if compiled else 1):
+            with lib.set_grad_enabled(outer):
+                run()
+                seen.append(lib.is_grad_enabled())
+        return seen
+
+    wanted = after(torch)
+    assert after(tracecomp) == wanted and after(tracecomp, compiled=True) == wanted * 4
+
+
+ABOUT: dict[str, Callable[[Any, Any], Any]] = {
+    "jvp of grad": lambda f, x: f.jvp(f.grad(lambda v: v.sin().sum()), (x,), (x,)),
+    "jvp of vjp": lambda f, x: f.jvp(lambda w: f.vjp(lambda v: v * v * v, w)[1](x)[0], (x,), (x,)),
+    "jvp of a value": lambda f, x: f.jvp(f.grad_and_value(lambda v: v.exp().sum()), (x,), (x,)),
+    "jvp of jvp of grad": lambda f, x: f.jvp(lambda u: f.jvp(f.grad(lambda v: v.exp().sum()), (u,), (x,)), (x,), (x,)),
+    "jvp of grad of jvp": lambda f, x: f.jvp(
+        f.grad(lambda u: f.jvp(f.grad(lambda v: v.exp().sum()), (u,), (x,))[1].sum()), (x,), (x,)
+    ),
+}  # fmt: skip
+
+
+def leaves(value: Any) -> list[Any]:
+    return [t for part in value for t in leaves(part)] if isinstance(value, tuple) else [value]
+
+
+@pytest.mark.parametrize("name", ABOUT)
+@pytest.mark.parametrize("history", [False, True])
+def test_a_tangent_has_a_history_if_its_tangent_argument_has_one(name: str, history: bool) -> None:
+    """The history inside ``grad`` ends with it."""
+    torch = pytest.importorskip("torch")
+
+    def seen(lib: Any) -> list[Any]:
+        found = leaves(ABOUT[name](lib.func, lib.ones(3, requires_grad=history)))
+        return [(t.requires_grad, np.round(t.tolist(), 4).tolist()) for t in found]
+
+    assert seen(tracecomp) == seen(torch)
+
+
+@pytest.mark.parametrize("name", ["jvp of grad", "hessian", "grad of jvp", "dual numbers"])
+def test_checkpoints_in_forward_mode_keep_their_values(name: str) -> None:
+    f, x = tracecomp.func, tracecomp.tensor([0.5, 1.0, 2.0])
+
+    def run(inner: Callable[[Any], Any]) -> Any:
+        if name == "jvp of grad":
+            return f.jvp(f.grad(inner), (x,), (x,))[1]
+        if name == "hessian":
+            return f.hessian(inner)(x)
+        if name == "grad of jvp":
+            return f.grad(lambda w: f.jvp(inner, (w,), (x,))[1])(x)
+        leaf = x.clone().requires_grad_()
+        with tracecomp.autograd.forward_ad.dual_level():
+            value = inner(tracecomp.autograd.forward_ad.make_dual(leaf, x))
+            along = tracecomp.autograd.forward_ad.unpack_dual(value).tangent
+        return tracecomp.autograd.grad(along, leaf)[0]
+
+    plain = run(lambda v: v.sin().exp().sum())
+    assert run(lambda v: checkpoint(lambda u: u.sin().exp().sum(), v, use_reentrant=False)).tolist() == plain.tolist()

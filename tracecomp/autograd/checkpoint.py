@@ -37,11 +37,15 @@ def checkpoint(
     """Run ``function(*args, **kwargs)``; backward recomputes its intermediate results instead of keeping them.
 
     ``context_fn()`` returns the contexts of the first and of the repeated run. ValueError together with
-    ``use_reentrant=True``.
+    ``use_reentrant=True``. In forward mode (``jvp``, ``jacfwd``, ``hessian``, dual numbers), intermediate results are
+    kept.
     """
     if use_reentrant and context_fn is not noop_context_fn:
         raise ValueError("Passing `context_fn` or `debug` is only supported when use_reentrant=False.")
     now, again = context_fn()
+    if modes.levels:  # backward can follow the end of a level, and tangents could not be computed again then
+        with now:
+            return function(*args, **kwargs)
     frame = _Frame(function, args, kwargs, get_rng_state() if preserve_rng_state else None, again)
     with saved_tensors_hooks(frame.pack, frame.unpack), now:
         return function(*args, **kwargs)

@@ -98,14 +98,18 @@ class _Run:
             if needed is not None and node not in needed:
                 continue
             edges = node.edges
-            found = self._step(node)
+            reached = node in self.buffers
+            found = self._step(node) if reached else ()
             if node.edges is not edges:
                 self._taken_apart(node, edges, waiting, needed)
+            only_given = node.passes_on or not reached
             for k, edge in enumerate(node.edges):
                 if edge is None or node in self.ends:
                     continue
                 child, number = edge
-                self._arrive(child, number, found[k] if k < len(found) else None)
+                given = found[k] if k < len(found) else None
+                if given is not None or not only_given:
+                    self._arrive(child, number, given)
                 waiting[child] -= 1
                 if not waiting[child]:
                     heapq.heappush(ready, (-child.number, child))

@@ -42,9 +42,15 @@ class CompiledNode(Node):
     the eager nodes, and the ``inner`` nodes then lead to those. It runs once a program observes the gradient of such a
     result, now or in a pass that will be differentiated. It also runs if a mode must see each operator of a backward
     pass: a recorder (also that of ``vmap``) or a dispatch mode.
+
+    As in eager mode, a pass frees the nodes that it runs, and later passes can run the others: ``freed`` has the groups
+    of nodes that are freed (``Template``), and ``last`` the results that had gradients in the last pass. The saved
+    values are dropped when no result can read them.
     """
 
-    __slots__ = ("again", "apart", "derivative", "history", "inner", "refused", "saved", "sizes", "split")
+    __slots__ = (
+        "again", "apart", "derivative", "freed", "history", "inner", "last", "refused", "saved", "sizes", "split",
+    )  # fmt: skip
 
     def __init__(
         self, derivative: Callable[[], Runner], again: Callable[[], Callable[..., Grads]] | None, split: Split,
@@ -62,6 +68,8 @@ class CompiledNode(Node):
         self.inner: dict[int, weakref.ref[InnerResult]] = {}
         self.apart = False
         self.refused: str | None = None
+        self.freed: frozenset[int] = frozenset()
+        self.last: Set[int] = self.freed
 
     def add_root(self, number: int, kind: ArrayType) -> tuple[Node, int]:
         """Note dtype and shape of differentiable result ``number``; its history."""
@@ -78,12 +86,12 @@ class CompiledNode(Node):
     @unseen()
     def take_apart(self) -> None:
         """Replace this node by rebuilt nodes of the eager call. If that is impossible, backward raises."""
-        if self.apart or self.saved is None:
+        if self.apart:
             return
         inner = {k: node for k, ref in self.inner.items() if (node := ref()) is not None}
         try:
-            inputs = [s.tensor() for s in self.history]
-            roots = self.split.history.nodes(self.edges, inputs, self.number, inner, self.sizes)
+            inputs = None if self.saved is None else [s.tensor() for s in self.history]
+            roots = self.split.history.nodes(self.edges, inputs, self.number, inner, self.sizes, self.freed)
         except RuntimeError as e:  # a saved value was overwritten, or a hook keeps tensors of another call
             self.refused = str(e)
             return
@@ -93,7 +101,7 @@ class CompiledNode(Node):
                 made.behind = {**(made.behind or {}), number: (weakref.ref(node), 0)}
         # In the middle of a pass, the inner nodes have passed their gradients on to this node: they get them back.
         self.edges = tuple([(inner[k], 0) if k in inner else root for k, root in enumerate(roots)])
-        self.apart = True
+        self.apart = self.passes_on = True
         self.saved, self.history = [], []
 
     def _is_partial(self, present: Set[int]) -> bool:
@@ -105,22 +113,28 @@ class CompiledNode(Node):
         return any(not roots <= present and not roots.isdisjoint(present) for roots in self.split.leading)
 
     def release(self) -> None:
-        # Nodes without values to free may run again, as in eager mode.
-        if not self.apart and self.split.history.keeps:
+        if self.apart or not self.split.history.keeps:
+            return
+        freeing = self.split.history.freeing
+        self.freed = self.freed.union(*[freeing[k] for k in self.last])
+        if not any(groups and groups.isdisjoint(self.freed) for groups in freeing):
             self.saved = None
             self.history = []
 
     def backward(self, grads: Grads) -> Grads:
-        if self.saved is None:
-            raise RuntimeError(FREED)
-        present = {k for k, g in enumerate(grads) if g is not None}
+        self.last = present = {k for k, g in enumerate(grads) if g is not None}
+        if self.freed and not self.apart:
+            freeing = self.split.history.freeing
+            if not all(freeing[k].isdisjoint(self.freed) for k in present):
+                raise RuntimeError(FREED)
         by_node = modes.grad or self._is_partial(present)
-        if (by_node and self.again is None) or _is_watched(grads):
+        if (by_node and self.again is None) or self.saved is None or _is_watched(grads):
             self.take_apart()
         if self.refused is not None:
             raise RuntimeError(self.refused)
         if self.apart:
             return grads
+        assert self.saved is not None
         like = next(g for g in grads if g is not None)
         if by_node:
             assert self.again is not None

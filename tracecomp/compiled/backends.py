@@ -18,6 +18,7 @@ from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
 from tracecomp.base.gc_pause import without_collecting
 from tracecomp.compiled.checked import Checked
+from tracecomp.eager.evaluate import evaluate
 from tracecomp.ir.arrays import in_parts
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import Interpreter
@@ -65,9 +66,17 @@ class Interpreted:
         _write(outputs, self._interpreter.run(arrays), arrays)
 
 
+class RunByEager(Interpreted):
+    """A graph whose operators run as in eager mode, with the bits of eager mode."""
+
+    says = "runs operator by operator as in eager mode: it has types without arithmetic, such as uint16"
+
+    def run(self, arrays: Sequence[Array], outputs: Sequence[Array], seen: object = None) -> None:
+        _write(outputs, self._interpreter.run(arrays, evaluate=evaluate), arrays)
+
+
 class Native:
-    """A graph compiled to machine code. ``aliases`` and ``frozen`` as in ``building.build``. ``aliases`` and ``frozen``
-    as in ``building.build``.
+    """A graph compiled to machine code. ``aliases`` and ``frozen`` as in ``building.build``.
 
     ``frozen`` are the numbers of inputs that calls need not check while they are known to be unchanged; ``loaded``: the
     code came from the disk.
@@ -282,10 +291,10 @@ Backend = Interpreted | Native | Hosted | Checked
 def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]) -> Backend:
     """Compile the graph to machine code, around parts that only the host can run; with the interpreter on request.
 
-    Types without arithmetic, such as uint16, have no machine code: graphs with them are interpreted.
+    Types without arithmetic, such as uint16, have no machine code: eager mode's operators run graphs with them.
     """
     if _has_storage_types(graph):
-        return Interpreted(graph, aliases, threads, frozen)
+        return RunByEager(graph, aliases, threads, frozen)
     found = (Hosted if has_external(graph) else Native)(graph, aliases, threads, frozen)
     return Checked(graph, found, aliases) if config.current().check else found
 

@@ -222,13 +222,18 @@ class inference_mode(ContextDecorator):
 
 
 class differentiating(ContextDecorator):
-    """Surround a transform's function: inference mode ends, and inference tensors are constants. Record ``history``."""
+    """Surround a transform's function: inference mode ends, and inference tensors are constants. Record ``history``.
+
+    Without history, as in forward mode, the gradient mode that the function sets remains, as in PyTorch.
+    """
 
     def __init__(self, history: bool) -> None:
         self._history = history
 
     def __enter__(self) -> None:
-        names = ("grad", "inference", "grad_asked", "takes_inference")
+        names = ["inference", "takes_inference"]
+        if self._history or modes.inference:
+            names += ["grad", "grad_asked"]
         before_of(self).update({name: getattr(modes, name) for name in names})
         modes.inference, modes.grad_asked, modes.takes_inference = False, False, True
         modes.grad = modes.grad or self._history

@@ -83,6 +83,7 @@ class Node:
     origin: Origin | None = None
     _metadata: dict[Any, Any] | None = None
     takes_nothing = False  # whether it runs when no gradient has arrived
+    passes_on = False  # whether it replaces several nodes, of which only those with a gradient run
 
     def __init__(self, edges: tuple[Edge, ...], out_types: tuple[tuple[Any, tuple[int, ...]], ...]) -> None:
         self.edges = edges

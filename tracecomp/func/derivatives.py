@@ -12,9 +12,9 @@ from tracecomp.autograd.api import grad as gradients_of
 from tracecomp.autograd.forward_ad import dual
 from tracecomp.base.errors import type_name
 from tracecomp.eager.grad_fn import AccumulateGrad
-from tracecomp.eager.modes import differentiating
+from tracecomp.eager.modes import differentiating, modes
 from tracecomp.eager.rng import default_generator
-from tracecomp.eager.tangents import Level, apart, tangent
+from tracecomp.eager.tangents import Level, apart, set_tangent, tangent
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func.vmap import vmap
 from tracecomp.functional import names as T
@@ -101,8 +101,17 @@ class _Inputs:
         return unflatten(self.structure, [self.without(g) for g in filled])
 
     def without(self, t: Tensor) -> Any:
-        """``t`` without its history, unless that leads to a tensor that someone else differentiates."""
-        return t if not isinstance(t, Tensor) or _leads_elsewhere(t, self.fresh) else apart(t, False)
+        """``t`` and its tangents without their history, unless that leads to a tensor that others differentiate."""
+        if not isinstance(t, Tensor) or _leads_elsewhere(t, self.fresh):
+            return t
+        found = apart(t, False)
+        for level in modes.levels:
+            along = tangent(found, level)
+            if along is not None and along.requires_grad:
+                with level.outside():
+                    along = self.without(along)
+                set_tangent(found, level, along)
+        return found
 
 
 def _chosen(argnums: Argnums, args: tuple[object, ...]) -> Any:

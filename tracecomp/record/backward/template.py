@@ -8,7 +8,7 @@ function whose graphs are the next derivative's.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -43,8 +43,9 @@ class _Saved:
 class Template:
     """Functions that rebuild each node, in order of creation; ``graph`` computes the values that the nodes saved.
 
-    ``reads`` are the input values that it takes. ``keeps`` says whether backward can run only once, because nodes free
-    their saved values. ``inner`` numbers the roots that are ancestors of others.
+    ``reads`` are the input values that it takes. ``inner`` numbers the roots that are ancestors of others. A backward
+    pass frees the saved values of the nodes that it runs. Nodes that save values are numbered in groups, which the same
+    roots lead to; ``freeing`` has the groups of each root. A later pass fails if one of its groups is freed.
     """
 
     def __init__(
@@ -58,8 +59,7 @@ class Template:
         self._targets = {t: (-1 - k, 0) for k, t in enumerate(targets)}
         nodes = sorted(_history([n for n, _ in roots], {n for n, _ in targets}), key=lambda n: n.number)
         self._numbers = {n: i for i, n in enumerate(nodes)}
-        # For a write through a view (CopySlices) only the history is kept: its backward reads no values.
-        self.keeps = any(isinstance(n, FunctionNode) or (isinstance(n, OpNode) and n.keeps()) for n in nodes)
+        self._groups, self.freeing = self._grouped(nodes, [n for n, _ in roots])
         self._builders = [self._builder(n) for n in nodes]
         self._hooks = [(n.tensor_hooks, n.pre_hooks, n.post_hooks) for n in nodes]
         self._check(self._hooks, "a hook")
@@ -94,14 +94,36 @@ class Template:
         )  # fmt: skip
         return [None if e is None else found.get(e) for e in ends]
 
+    @property
+    def keeps(self) -> bool:
+        """Whether some nodes save values, so that backward can run only once."""
+        return bool(self._groups)
+
+    def _grouped(self, nodes: Sequence[Node], roots: Sequence[Node]) -> tuple[dict[int, int], list[frozenset[int]]]:
+        """The group of each node that saves values, by its number; the groups of each root."""
+        leading = dict.fromkeys(nodes, 0)  # bits of the roots that lead to a node
+        for k, root in enumerate(roots):
+            if root in leading:
+                leading[root] |= 1 << k
+        for node in reversed(nodes):  # newest first: before the nodes that its edges lead to
+            for edge in node.edges:
+                if edge is not None and edge[0] in leading:
+                    leading[edge[0]] |= leading[node]
+        # For a write through a view (CopySlices) only the history is kept: its backward reads no values.
+        keeping = [n for n in nodes if isinstance(n, FunctionNode) or (isinstance(n, OpNode) and n.keeps())]
+        number = {bits: group for group, bits in enumerate(dict.fromkeys(leading[n] for n in keeping))}
+        freeing = [frozenset(group for bits, group in number.items() if bits >> k & 1) for k in range(len(roots))]
+        return {self._numbers[n]: number[leading[n]] for n in keeping}, freeing
+
     def nodes(
-        self, ends: Sequence[Edge], inputs: Sequence[Tensor], before: float, behind: Mapping[int, Node] | None = None,
-        sizes: Sequence[int] | None = None,
+        self, ends: Sequence[Edge], inputs: Sequence[Tensor] | None, before: float,
+        behind: Mapping[int, Node] | None = None, sizes: Sequence[int] | None = None, freed: Set[int] = frozenset(),
     ) -> list[Target]:  # fmt: skip
         """The roots of the nodes made again, which get the numbers just below ``before``.
 
         If ``behind`` has a node for root k, other nodes lead to the root through it. It gets a newer number than the
-        root. ``sizes`` are those of a call that may differ from the recorded one.
+        root. ``sizes`` are those of a call that may differ from the recorded one. Nodes of the ``freed`` groups have
+        no saved values; if all groups are freed, ``inputs`` is None.
         """
         if self._stale is not None:
             raise RuntimeError(self._stale)
@@ -110,13 +132,16 @@ class Template:
         roots, made = self._build(inputs, ends, through, sizes)
         for n, node in enumerate(reversed(made), 1):
             node.number = before - n / (len(made) + 1)
+        for number, group in self._groups.items():
+            if group in freed:
+                made[number].release()
         for k, node in behind.items():
             node.edges = (roots[k],)
             node.number = roots[k][0].number + 0.5 / (len(made) + 1)
         return roots
 
     def _build(
-        self, inputs: Sequence[Tensor], ends: Sequence[Edge], through: Mapping[Mark, Target],
+        self, inputs: Sequence[Tensor] | None, ends: Sequence[Edge], through: Mapping[Mark, Target],
         sizes: Sequence[int] | None,
     ) -> tuple[list[Target], list[Node]]:  # fmt: skip
         """The roots of a new history on ``inputs`` that ends at ``ends``, and all its nodes."""
@@ -128,8 +153,11 @@ class Template:
             site.made.append(node)
         return [e for e in map(site.made_at, self._roots) if e is not None], site.made
 
-    def _computed(self, inputs: Sequence[Tensor], sizes: Sequence[int] | None) -> list[Tensor]:
-        """Compute the tensors that the nodes saved."""
+    def _computed(self, inputs: Sequence[Tensor] | None, sizes: Sequence[int] | None) -> list[Tensor]:
+        """Compute the tensors that the nodes saved. Without inputs, they are zeros, which no node reads."""
+        if inputs is None:
+            types = [o.value.type for o in self.graph.outputs]
+            return [wrap(np.broadcast_to(np.zeros((), t.dtype.numpy), t.shape)) for t in types]
         given = iter(inputs)
         known = {i.value: next(given) if i.data is None else wrap(i.data) for i in self.graph.inputs}
         for node in self.graph.nodes:
