@@ -52,6 +52,7 @@ CASES: dict[str, Case] = {
         product, ((64, 200), (200, 96)), "k0", "register tiles\n k_blocks k/64\n threads parallel\n row_blocks 5\n"
     ),
     "fetched ahead": (product, ((37, 90), (90, 70)), "k0", "register tiles\n prefetch_terms 8\n prefetch p2\n"),
+    "lines ahead": (lambda a, b: a @ b.t(), ((3, 96), (50, 96)), "k0", "register tiles\n lines_ahead yes\n"),
     "a copy": (product, ((37, 90), (90, 70)), "k0", "register tiles\n copies lhs\n copy_threads serial\n"),
     "batched": (
         lambda a, b: a @ b, ((3, 20, 30), (3, 30, 33)), "k0", "register tiles\n height 4\n threads opportunistic\n"

@@ -7,7 +7,7 @@ import os
 import pickle
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -168,6 +168,23 @@ def test_safetensors_round_trip(tmp_path: Path) -> None:
     for damaged in (data[:5], data[:20], data[:-1]):
         with pytest.raises(ValueError, match="safetensors"):
             safetensors.load(damaged)
+
+
+def test_safetensors_read_tensors_into_their_own_memory() -> None:
+    """Loading takes as much memory as the tensors: the contents are never read as a whole."""
+
+    class File(io.BytesIO):
+        sizes: ClassVar[list[int | None]] = []
+
+        def read(self, size: int | None = -1) -> bytes:
+            self.sizes.append(size)
+            return super().read(size)
+
+    state = {"b": tc.ones(1000), "a": tc.arange(3), "c": tc.ones(5, dtype=tc.bfloat16)}
+    data = safetensors.save(state)
+    file = File(data)
+    assert same(safetensors._read(file, len(data)), state)
+    assert sum(size or 0 for size in file.sizes) == len(data) - sum(t.nbytes for t in state.values())
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tracecomp.base.locks import Lock
 from tracecomp.compiled.backends import Backend, Interpreted, Make
 from tracecomp.compiled.checked import Checked
 from tracecomp.ir.graph import Graph, Input
+from tracecomp.passes.cost.machine import host
 from tracecomp.record.dynamic_shapes.instantiate import Instantiated
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.recording import Sizes
@@ -61,7 +62,7 @@ class SizedBackend:
         self._make = make
         before = len(sizes.sources)
         self._aliases = {out: i + before for out, i in aliases.items()}
-        self._frozen = frozenset(i + before for i in frozen)
+        self._frozen = frozenset(i + before for i in _packed_inputs(graph, frozen))
         self._threads = threads
         self._shapes = [sizes.shapes.get(o.value, o.value.shape) for o in graph.outputs]
         self._grown = grown_outputs(graph, sizes)
@@ -111,6 +112,17 @@ class SizedBackend:
             return n, 2 * (n - 1)
         high = last_of_program(n)
         return max((end + 1 for end in takewhile(lambda end: end < high, _ends())), default=LEAST), high
+
+
+def _packed_inputs(graph: Graph, frozen: Set[int]) -> Set[int]:
+    """Those of ``frozen`` inputs that each program may pack.
+
+    Without the matrices of a model that exceeds the last cache: every program would keep a copy of them.
+    """
+    types = {n: graph.inputs[n].value.type for n in frozen}
+    if sum(t.nbytes for t in types.values()) <= host().l3_bytes:
+        return frozen
+    return {n for n, t in types.items() if len(t.shape) != 2}
 
 
 def _interprets(make: Make) -> bool:

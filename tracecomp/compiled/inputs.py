@@ -15,12 +15,12 @@ def aliases_of(recording: Recording) -> dict[int, int]:
 
 
 def frozen_inputs(recording: Recording) -> frozenset[int]:
-    """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained."""
+    """The numbers of inputs that are likely to be the same in the next call: state, where nothing is trained.
+
+    A tensor whose memory numpy shares can change unnoticed, so each call would have to prepare it again.
+    """
     if recording.split is not None or recording.grads:
         return frozenset()
-    states = [b.ref for b, _ in recording.writes if b.kind == "state"]
-    written = {id(t._shared_storage().memory) for t in states}
-    return frozenset(
-        n for n, b in enumerate(recording.inputs)
-        if b.kind == "state" and id(b.ref._shared_storage().memory) not in written
-    )  # fmt: skip
+    written = {id(b.ref._shared_storage().memory) for b, _ in recording.writes if b.kind == "state"}
+    states = [(n, b.ref._shared_storage().memory) for n, b in enumerate(recording.inputs) if b.kind == "state"]
+    return frozenset(n for n, memory in states if id(memory) not in written and memory.writes is not None)

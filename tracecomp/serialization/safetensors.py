@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import numpy as np
 from tracecomp.base.atomic import write_file
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.ir.types import DType, dtype_named
+from tracecomp.runtime.aligned import maker
 
 Path_ = str | os.PathLike[str]
 _NAMES = {
@@ -62,22 +64,32 @@ def save_file(tensors: Mapping[str, Tensor], filename: Path_, metadata: Mapping[
 
 def load(data: bytes) -> dict[str, Tensor]:
     """The tensors in a file's contents. ValueError, and nothing else, when it is damaged."""
-    if len(data) < 8 or (size := int.from_bytes(data[:8], "little")) > len(data) - 8:
+    return _read(io.BytesIO(data), len(data))
+
+
+def _read(file: io.BufferedIOBase, nbytes: int) -> dict[str, Tensor]:
+    """The tensors of a file of ``nbytes`` bytes, each read into its own memory: the file is never in memory as a
+    whole."""
+    size = int.from_bytes(file.read(8), "little")
+    if nbytes < 8 or size > nbytes - 8:
         raise ValueError("safetensors: the header is not complete")
     if size > _MAX_HEADER:
         raise ValueError(f"safetensors: a header of {size} bytes is longer than {_MAX_HEADER}")
-    memory = memoryview(data)[8 + size :]
-    header = _header(data[8 : 8 + size])
+    header = _header(file.read(size))
     entries = {name: _entry(name, entry) for name, entry in header.items() if name != "__metadata__"}
     _check_metadata(header.get("__metadata__", {}))
     end = 0
-    for name, entry in sorted(entries.items(), key=lambda item: (item[1].start, item[1].end)):
+    ordered = sorted(entries.items(), key=lambda item: (item[1].start, item[1].end))
+    for name, entry in ordered:
         if entry.start != end:  # holes could hide something, and overlapping tensors could be more than the file
             raise ValueError(f"safetensors: {name} begins at byte {entry.start}, after {end} bytes of others")
         end = entry.end
-    if end != len(memory):
-        raise ValueError(f"safetensors: the header declares {end} bytes of tensors, but the file has {len(memory)}")
-    return {name: entry.tensor(memory) for name, entry in entries.items()}
+    if end != nbytes - 8 - size:
+        raise ValueError(
+            f"safetensors: the header declares {end} bytes of tensors, but the file has {nbytes - 8 - size}"
+        )
+    tensors = {name: entry.tensor(file) for name, entry in ordered}
+    return {name: tensors[name] for name in entries}
 
 
 def _header(text: bytes) -> dict[str, Any]:
@@ -111,8 +123,14 @@ class _Entry:
     start: int
     end: int
 
-    def tensor(self, memory: memoryview) -> Tensor:
-        return wrap(np.frombuffer(memory[self.start : self.end], self.dtype.numpy).reshape(self.shape).copy())
+    def tensor(self, file: io.BufferedIOBase) -> Tensor:
+        """Read the next bytes of a file into new memory, with large pages if the tensor is large."""
+        count = self.end - self.start
+        array = maker(count)(self.shape, self.dtype.numpy)
+        memory: Any = array.reshape(-1).view(np.uint8)
+        if file.readinto(memory) != count:
+            raise ValueError("safetensors: the file ended early")
+        return wrap(array)
 
 
 def _entry(name: str, entry: object) -> _Entry:
@@ -134,6 +152,7 @@ def _entry(name: str, entry: object) -> _Entry:
 def load_file(filename: Path_, device: object = "cpu") -> dict[str, Tensor]:
     """The tensors of a file. ValueError, which names it, when it is damaged."""
     try:
-        return load(Path(filename).read_bytes())
+        with Path(filename).open("rb") as file:
+            return _read(file, os.fstat(file.fileno()).st_size) if file.seekable() else load(file.read())
     except ValueError as error:
         raise ValueError(f"{os.fspath(filename)}: {error}") from None

@@ -12,10 +12,11 @@ from tracecomp.codegen.kernels.accumulate import State, zero
 from tracecomp.codegen.kernels.address import Indexer, Offset, Position, load_access, tail_mask
 from tracecomp.codegen.kernels.checked import NOT_SHADOWED, Region
 from tracecomp.codegen.kernels.squares import SHUFFLE_BYTES
-from tracecomp.codegen.kernels.transpose import columns, contiguous_tile
+from tracecomp.codegen.kernels.transpose import columns, contiguous_tile, square
 from tracecomp.codegen.text.emitter import Emitter, Value, next_power_of_two
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loops import LINE, Buffer, Call, Const, Expr, IndexValue, Load, Read, Stmt, ToLine
+from tracecomp.ir.types import DType, bfloat16, float16
 
 Point = tuple[int, ...]
 _SHUFFLED_STRIDES = (-4, -3, -2, -1, 2, 3, 4)
@@ -254,9 +255,12 @@ class Elements:
             value = e.select(where, value, zero(e, load.dtype, 0), branchless=True)
         return value
 
-    def _placed(self, load: Load, address: Value, o: Offset, mask: Value | None) -> Value:
-        """Return the loaded register, placed outside all loops that do not change the memory."""
-        access = load_access(self.e, load.dtype, address, o, mask, self.region(load.buffer))
+    def _placed(
+        self, load: Load, address: Value, o: Offset, mask: Value | None, dtype: DType | None = None
+    ) -> Value:  # fmt: skip
+        """Return the loaded register, placed outside all loops that do not change the memory; as another ``dtype`` of
+        the same size if given."""
+        access = load_access(self.e, dtype or load.dtype, address, o, mask, self.region(load.buffer))
         group = self.group(load.buffer)
         # Outside of all loops that store nothing to the group: loads are loop invariants like arithmetic.
         depth = max([v.depth for v in access.operands] + [self._stable_depth(group)])
@@ -349,6 +353,9 @@ class Elements:
         """Load contiguous pieces along ``tile``, one for each lane, and transpose in registers: one load for several
         elements."""
         e, elem, here = self.e, convert.memory_elem(load.dtype), self.point[tile]
+        terms = _terms_of_square(load, o.lanes)
+        if terms and here % terms == 0 and tile.extent - here >= terms:
+            return self._load_square(load, o, tile, terms)
         # Pieces within which processors shuffle fastest: few registers, and no shuffle crosses them.
         side = min(o.lanes, SHUFFLE_BYTES // load.buffer.dtype.itemsize)
         first = here - here % side
@@ -363,6 +370,25 @@ class Elements:
         for n, column in enumerate(columns(e, rows, o.lanes)[:count]):
             self.point[tile] = first + n
             self._memo[self._key(load)] = convert.from_memory(e, column, load.dtype)
+        self.point[tile] = here
+        return self._memo[self._key(load)]
+
+    def _load_square(self, load: Load, o: Offset, tile: Var, terms: int) -> Value:
+        """Load one line for each lane and transpose the square: one load for all of a lane's ``terms``.
+
+        Lanes whose distance is a power of two share few sets of the first cache: their lines are read once each.
+        """
+        e, here, elem = self.e, self.point[tile], convert.memory_elem(load.dtype)
+        # LLVM splits vectors of float16 into halves on processors without arithmetic for it.
+        words = bfloat16 if load.dtype is float16 else load.dtype
+        rows = []
+        for lane in range(self.active_lanes()):
+            piece = Offset(o.const + o.stride * lane, o.scalars, 1, terms)
+            address = self.indexer.address(self.bases[load.buffer.name], elem, piece)
+            rows.append(self._placed(load, address, piece, None, words))
+        for n, column in enumerate(square(e, rows, o.lanes, elem)):
+            self.point[tile] = here + n
+            self._memo[self._key(load)] = column
         self.point[tile] = here
         return self._memo[self._key(load)]
 
@@ -400,6 +426,14 @@ class Elements:
     def group(self, buffer: Buffer) -> str:
         """Buffers of one group may share memory."""
         return self.groups.get(buffer.name, buffer.name)
+
+
+def _terms_of_square(load: Load, lanes: int) -> int:
+    """Terms of a line, if lines of all lanes are a square of 16 or 8 registers; 0 otherwise."""
+    terms = LINE // load.dtype.itemsize
+    # Elements of 16 bits are transposed in pairs. With fewer lanes there are half as many registers, too.
+    words = terms // 2 if load.dtype.itemsize == 2 else terms
+    return terms if words == lanes and load.dtype.is_floating_point else 0
 
 
 def affine(index: Index) -> bool:

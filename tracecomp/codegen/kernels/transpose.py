@@ -50,6 +50,24 @@ def columns(e: Emitter, pieces: Sequence[Value], lanes: int) -> list[Value]:
     return transposed_within(rows, lanes, partial(shuffle, e))
 
 
+def square(e: Emitter, rows: Sequence[Value], lanes: int, elem: str) -> list[Value]:
+    """Vectors of ``lanes`` of ``elem``, one for each element of a row: lane k is of row k, and poison if there is none.
+
+    Rows of 16-bit elements have twice as many elements as there are lanes. They are transposed in pairs, so each
+    shuffle moves twice as many of them.
+    """
+    paired = rows[0].width == 2 * lanes
+    if paired:
+        rows = [e.pure(f"bitcast {row} to <{lanes} x i32>", "i32", lanes, [row]) for row in rows]
+    padded = [*rows, *(Value("poison", rows[0].elem, lanes) for _ in range(lanes - len(rows)))]
+    found = transposed_square(padded, (FLOAT_BITS | INT_BITS)[rows[0].elem] // 8, partial(shuffle, e))
+    if not paired:
+        return found
+    halves = (half for x in found for half in (x, e.binary("lshr", x, e.const("i32", 16))))
+    words = [e.convert("trunc", half, "i16") for half in halves]
+    return [e.convert("bitcast", word, elem) for word in words] if elem != words[0].elem else words
+
+
 def _side_by_side(e: Emitter, pieces: Sequence[Value]) -> Value:
     while len(pieces) > 1:
         pairs = zip(pieces[0::2], pieces[1::2], strict=True)

@@ -10,7 +10,14 @@ from tracecomp.ir.pieces import Pieces
 from tracecomp.passes.contraction.operand_copies import copied_order, with_copies
 from tracecomp.passes.contraction.packing import Panels
 from tracecomp.passes.contraction.sliding_windows import written_out
-from tracecomp.passes.contraction.tile_choice import cold, lines_held, once_computed, read_often, tiles_of
+from tracecomp.passes.contraction.tile_choice import (
+    cold,
+    kept_packed,
+    lines_held,
+    once_computed,
+    read_often,
+    tiles_of,
+)
 from tracecomp.passes.contraction.tile_schedule import TILE_FIELDS, TileSchedule, check_blocks, check_tiles
 from tracecomp.passes.cost.machine import Machine
 from tracecomp.passes.cost.parallel import parallel_kind_of_products
@@ -145,6 +152,7 @@ class _Blocks:
             row_blocks=rows,
             split_vars=tuple(self._split(total)) if few else (),
             pack_threads=self._pack_threads(),
+            lines_ahead=self._lines_ahead(),
             prefetch_terms=self._terms_ahead(),
             prefetch=self._epilogue_ahead(),
         )
@@ -184,7 +192,8 @@ class _Blocks:
         enough = product_of(moved) * columns * below >= self.tuning.least_blocks
         apart = not (self.b_operand.inside or self._around()) and moved == self.others and enough
         # Frozen weights are packed in the first call (prepacking), which needs a separate packing step.
-        return "block" if apart and not self.nest.is_frozen(self.b_operand) else "once"
+        kept = kept_packed(self.nest, self.b_operand, self.tiles.vector, self.machine)
+        return "block" if apart and not kept else "once"
 
     def _around(self) -> tuple[Var, ...]:
         return () if self.b_operand.inside else self.nest.outside
@@ -248,6 +257,17 @@ class _Blocks:
         return [min(enough, key=lambda v: v.extent)]
 
     # ---- prefetches
+
+    def _lines_ahead(self) -> bool:
+        """Whether to prefetch a transposed B that comes from memory, one column of tiles ahead."""
+        tiles, load = self.tiles, self.b_operand.load
+        if not tiles.transposed or load is None or len(self.nest.reduce) > 1:
+            return False
+        # The lines are counted as if lanes were adjacent. A column waits in the second cache until it is used.
+        dense = self.b_operand.stride(tiles.vector) == self.nest.reduce[-1].extent
+        column = tiles.width * self.nest.reduce[-1].extent * load.dtype.itemsize
+        total = load.buffer.size * load.dtype.itemsize
+        return dense and column <= self.machine.l2_bytes // 2 and total > self.machine.l2_bytes
 
     def _terms_ahead(self) -> int:
         """How many terms ahead A is prefetched if its elements are too far apart for the hardware prefetcher."""

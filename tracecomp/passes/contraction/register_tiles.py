@@ -160,7 +160,11 @@ class _Tiled:
             *(*read.lhs.stmts, *read.rhs.stmts, Update(ACCUMULATOR, (read.lhs.expr, read.rhs.expr))),
         )
         square, unrolled = self.schedule.transposed, self.schedule.unrolled_terms
-        loops_of_terms = in_squares(nest.reduce, terms, square) if square else _summed(nest.reduce, terms, unrolled)
+        if square:
+            ahead = self._lines_ahead(nest, columns.start(column), columns.length)
+            loops_of_terms = in_squares(nest.reduce, terms, square, ahead)
+        else:
+            loops_of_terms = _summed(nest.reduce, terms, unrolled)
         summed = Accumulate((nest.accumulator(),), loops_of_terms)
         if square:  # rows innermost: they share a block in registers
             inner = Copier(mapping, suffix).stmts((summed, *nest.epilogue))
@@ -189,6 +193,19 @@ class _Tiled:
         # The last terms prefetch beyond the end: a prefetch of an unmapped address has no effect.
         ahead = {self.tile: first, last: index(last) + self.schedule.prefetch_terms, **self._first_unrolled()}
         return (Prefetch(load.buffer, load.offset.substitute(ahead)),)
+
+    def _lines_ahead(self, nest: BilinearNest, column: Index, width: int) -> list[Stmt]:
+        """Prefetches of B's next column of tiles, for each block of terms as many lines as it reads.
+
+        They follow the order of memory: blocks read a line of every lane, which is too many streams for a processor to
+        detect.
+        """
+        load = self.b_operand.load
+        if not self.schedule.lines_ahead or load is None:
+            return []
+        (last,), line = nest.reduce, LINE // load.dtype.itemsize
+        start = load.offset.substitute({self.vector: column + width, last: Index()}) + index(last) * width
+        return [Prefetch(load.buffer, start + n * line) for n in range(width * self.schedule.transposed // line)]
 
     def _epilogue_ahead(self, column: Index, first: Index, height: int, width: int) -> list[Stmt]:
         """Prefetch the operands and results of the statements after the sum, some lines in every term."""

@@ -58,7 +58,8 @@ def _lane_cost(nest: BilinearNest, vector: Var) -> float:
             reuse = _reuse(nest, operand, vector)
             stride = operand.stride(vector) or 0
             transposed = reuse <= MAX_TRANSPOSED_ROWS and _transposable(nest, operand, vector)
-            apart = 1.0 if nest.is_frozen(operand) else TRANSPOSED_CYCLES if transposed else PACKED_CYCLES
+            packed = 1.0 if nest.is_frozen(operand) else PACKED_CYCLES
+            apart = TRANSPOSED_CYCLES if transposed else packed
             shuffled = alone and 1 < stride <= SHUFFLED_STRIDE
             cost += (1.0 if stride == 1 else SHUFFLED_CYCLES if shuffled else apart) / reuse
     # The FMA instruction broadcasts a scalar of the other operand; two vectors are two loads.
@@ -141,9 +142,8 @@ def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
     # Several tiles read the same column of B; a column that does not fit the cache would be read from memory for each.
     transposed = _transposed(nest, b_operand, vector, tile, machine)
     if transposed:  # one vector of lanes: each lane reads a separate line
-        return TileSchedule(
-            vector, min(transposed, vector.extent), tile, tile.extent if tile else 1, transposed=transposed
-        )
+        width = min(machine.lanes(nest.acc.dtype.itemsize), vector.extent)
+        return TileSchedule(vector, width, tile, tile.extent if tile else 1, transposed=transposed)
     several = len(candidates) > 1 or (tile is not None and tile.extent > height)
     alike = tile is None or not b_operand.depends(tile)  # all rows of the tile read one panel
     packed, k_blocks = alike and _packed(nest, b_operand, vector, machine), None
@@ -257,7 +257,7 @@ def rows_apart(nest: BilinearNest, vector: Var, tile: Var, within: Var) -> int:
 
 def _packed(nest: BilinearNest, b_operand: Operand, vector: Var, machine: Machine) -> bool:
     """Whether to copy the operand that varies along the lanes into a contiguous panel."""
-    reuse, frozen = _reuse(nest, b_operand, vector), nest.is_frozen(b_operand)
+    reuse, frozen = _reuse(nest, b_operand, vector), kept_packed(nest, b_operand, vector, machine)
     if not (nest.one_sided(vector) and b_operand.depends(vector)) or not nest.reduce:
         return False
     # Strided lanes with contiguous terms are transposed in blocks, which is faster than element by element.
@@ -282,6 +282,13 @@ def _packed(nest: BilinearNest, b_operand: Operand, vector: Var, machine: Machin
     return cold(b_operand, machine) or reuse * max(terms / lines_held(row, machine), 2) >= tuning.crowded_reads
 
 
+def kept_packed(nest: BilinearNest, operand: Operand, vector: Var, machine: Machine) -> bool:
+    """Whether panels of a frozen operand are worth their memory until the next call."""
+    # Many rows share the cost of packing in each call; a cold operand is read from memory in any case.
+    often = _reuse(nest, operand, vector) >= 2 * machine.tuning.packed_rows
+    return nest.is_frozen(operand) and not (often and nest.is_cold(operand))
+
+
 def _transposed(nest: BilinearNest, b_operand: Operand, vector: Var, tile: Var | None, machine: Machine) -> int:
     """The number of terms in blocks that are transposed in registers and used there; 0 if a panel, or a direct load, is
     better.
@@ -290,14 +297,22 @@ def _transposed(nest: BilinearNest, b_operand: Operand, vector: Var, tile: Var |
     """
     rows = tile.extent if tile else 1
     alone = _reuse(nest, b_operand, vector) == rows <= min(MAX_TRANSPOSED_ROWS, machine.registers // 4)
-    return machine.lanes(nest.acc.dtype.itemsize) if alone and _transposable(nest, b_operand, vector) else 0
+    if not alone or not _transposable(nest, b_operand, vector):
+        return 0
+    # Lines are read whole: twice as many terms of 16 bits.
+    lanes, load = machine.lanes(nest.acc.dtype.itemsize), b_operand.load
+    return lanes * nest.acc.dtype.itemsize // load.dtype.itemsize if load else lanes
 
 
 def _transposable(nest: BilinearNest, operand: Operand, vector: Var) -> bool:
     """Whether the operand's lanes are strided and its terms contiguous, in the innermost summed variable."""
     load = operand.load
-    # Leaving out terms of padding changes bits, and frozen weights are packed once for all calls.
-    if load is None or load.where or not nest.reduce or nest.padded or nest.is_frozen(operand) or operand.inside:
+    # Leaving out terms of padding changes bits.
+    if load is None or load.where or not nest.reduce or nest.padded or operand.inside:
+        return False
+    # Frozen weights are packed once for all calls if a cache holds the panels. Others arrive at the speed of memory
+    # either way: panels would take as much memory again, and twice as much for 16-bit weights.
+    if nest.is_frozen(operand) and not nest.is_cold(operand):
         return False
     last, apart = nest.reduce[-1], abs(operand.stride(vector) or 0) > SHUFFLED_STRIDE
     return nest.one_sided(vector) and apart and operand.stride(last) == 1 and last.extent >= MIN_TRANSPOSED_EXTENT

@@ -76,6 +76,7 @@ class TileSchedule:
     threads: str = setting(word(*KINDS), "who shares the blocks", "serial")
     pack_threads: tuple[str, ...] = setting(words(*KINDS), "who shares the packing, for each column of tiles", ())
     copy_threads: tuple[str, ...] = setting(words(*KINDS), "who shares the copies, in the order of copies", ())
+    lines_ahead: bool = setting(yes_or_no, "prefetch the next column of a transposed B in the order of memory", False)
     prefetch_terms: int = setting(number, "distance of prefetches of A, in terms; 0: none", 0)
     prefetch: tuple[str, ...] = setting(words(), "buffers of the epilogue to prefetch", ())
     unrolled_terms: int = setting(number, "longest innermost loop over terms that is unrolled", 4)
@@ -186,6 +187,10 @@ def check_blocks(schedule: TileSchedule, chosen: TileSchedule, nest: BilinearNes
         (
             schedule.transposed > 0 and schedule.written_out,
             "set written_out to no: transposed needs a loop over terms",
+        ),
+        (
+            schedule.lines_ahead and (not schedule.transposed or len(nest.reduce) != 1),
+            "lines_ahead needs transposed and one summed variable",
         ),
         (not set(schedule.split_vars) <= set(schedule.block_vars), "split_vars must be in block_vars"),
         (not set(schedule.block_vars) <= beside, "block_vars must differ from the tile's variables"),

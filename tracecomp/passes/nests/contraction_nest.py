@@ -156,8 +156,13 @@ class BilinearNest:
     def is_frozen(self, operand: Operand) -> bool:
         """Whether an operand is the same in many calls."""
         # Everything that the operand reads has to be frozen: one changing factor changes the product.
-        loads = [x for x in expressions(operand.stmts) if isinstance(x, Load)]
-        return bool(loads) and {x.buffer for x in loads} <= self.params.frozen_buffers()
+        buffers = _read_by(operand)
+        return bool(buffers) and buffers <= self.params.buffers_of(self.params.frozen)
+
+    def is_cold(self, operand: Operand) -> bool:
+        """Whether no cache holds an operand until the next call, for which it is the same."""
+        buffers = _read_by(operand)
+        return bool(buffers) and buffers <= self.params.buffers_of(self.params.cold)
 
     def a_operand(self, vector: Var) -> Operand:
         """The A operand: constant along the lanes of ``vector``, and broadcast to them."""
@@ -192,6 +197,10 @@ class BilinearNest:
         start = self.start and copier.expr(self.start)
         lhs, rhs = operand(self.lhs), operand(self.rhs)
         return replace(self, out=out, reduce=reduce, lhs=lhs, rhs=rhs, epilogue=epilogue, acc=acc, start=start)
+
+
+def _read_by(operand: Operand) -> set[Buffer]:
+    return {x.buffer for x in expressions(operand.stmts) if isinstance(x, Load)}
 
 
 def product_of(names: Iterable[Var]) -> int:

@@ -34,7 +34,8 @@ class Params:
 
     ``same`` maps a value to the input whose memory it overwrites: both are one buffer. ``materialized_views`` are
     loaded from memory. ``large`` are values too large for a cache that no kernel reads. ``frozen`` are values that are
-    the same in many calls. ``slices`` are values stored within others.
+    the same in many calls; ``cold`` are those of them that no cache holds until the next call. ``slices`` are values
+    stored within others.
     """
 
     def __init__(
@@ -44,12 +45,14 @@ class Params:
         large: Set[Value] = frozenset(),
         frozen: Set[Value] = frozenset(),
         slices: Mapping[Value, BufferSlice] | None = None,
+        cold: Set[Value] = frozenset(),
     ) -> None:
         self.materialized_views = materialized_views
         self.slices = slices or {}
         self.same = same or {}
         self.large = large
         self.frozen = frozen
+        self.cold = cold
         self.buffers: dict[Value, Buffer] = {}
         self.writes: set[str] = set()
 
@@ -74,10 +77,10 @@ class Params:
             return Store(self.written(value), offset, expr, origin=value.node)
         return Store(self.written(place.whole), place.offset(offset), expr, origin=value.node)
 
-    def frozen_buffers(self) -> set[Buffer]:
+    def buffers_of(self, values: Set[Value]) -> set[Buffer]:
+        """The buffers of ``values``, such as ``frozen``."""
         # By value, not by name: the same buffer may hold a value that is frozen in one program and not in another.
-        """The buffers of frozen values."""
-        return {b for v, b in self.buffers.items() if v in self.frozen}
+        return {b for v, b in self.buffers.items() if v in values}
 
     def drop(self, value: Value) -> None:
         """Remove the buffer of a value that has no separate memory."""

@@ -43,6 +43,10 @@ class GroupLowerer:
         self.same = outputs.same
         self.large = outputs.large
         self.frozen = frozen
+        # Matrices of a model that exceeds the last cache: a call evicts the first ones before it ends.
+        inputs = [v for v in frozen if v.node is None]
+        cold = sum(v.type.nbytes for v in inputs) > machine.l3_bytes
+        self.cold = frozenset(v for v in inputs if cold and len(v.shape) == 2)
         self.machine = machine
         self.given = given
         self.known: dict[Any, tuple[Kernel, list[int]]] = {}
@@ -75,7 +79,8 @@ class GroupLowerer:
         return task
 
     def _scheduled(self, unit: Group | RowFusion, chooser: Chooser) -> Task:
-        params = Params(self.partition.materialized_views, self.same, self.large, self.frozen, self.partition.slices)
+        views, slices = self.partition.materialized_views, self.partition.slices
+        params = Params(views, self.same, self.large, self.frozen, slices, self.cold)
         if isinstance(unit, Group):
             return self._lower_group(unit, params, chooser)
         body = row_fusion_body(unit, self.partition, self.nests, params, chooser)

@@ -15,8 +15,13 @@ from tracecomp.ir.loops import SHARED, Buffer, If, IndexValue, Local, Loop, Stmt
 from tracecomp.ir.pieces import pieces
 
 
-def tiles(var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suffix: str = "e") -> tuple[Stmt, ...]:
-    """Return the loop over ``var`` as unrolled tiles of ``height`` and a remainder, whose names end in ``suffix``."""
+def tiles(
+    var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suffix: str = "e", head: Iterable[Stmt] = ()
+) -> tuple[Stmt, ...]:
+    """Return the loop over ``var`` as unrolled tiles of ``height`` and a remainder, whose names end in ``suffix``.
+
+    ``head`` runs before each whole tile, with ``var`` at the tile's start.
+    """
     body = tuple(body)
     result: list[Stmt] = []
     for some in pieces(var.extent, height):
@@ -27,14 +32,15 @@ def tiles(var: Var, height: int, body: Iterable[Stmt], kind: str = "serial", suf
         # The remainder's names get a suffix, as one kernel contains both bodies.
         tile = Loop("tile", unit, Copier({var: start + index(unit)}, suffix if some.first else "").stmts(body))
         # A loop of one iteration would only hide its body from later steps.
-        result.append(Loop(kind, counter, (tile,)) if some.count > 1 else tile)
+        before = Copier({var: start}).stmts(head) if whole else ()
+        result.extend([Loop(kind, counter, (*before, tile))] if some.count > 1 else (*before, tile))
     return tuple(result)
 
 
-def in_squares(names: list[Var], body: tuple[Stmt, ...], square: int) -> tuple[Stmt, ...]:
+def in_squares(names: list[Var], body: tuple[Stmt, ...], square: int, head: Iterable[Stmt] = ()) -> tuple[Stmt, ...]:
     """Loops over summed variables, a block of terms of the last one at a time: codegen transposes contiguous
-    operands."""
-    return loops("serial", names[:-1], tiles(names[-1], square, body))
+    operands. ``head`` runs before each whole block."""
+    return loops("serial", names[:-1], tiles(names[-1], square, body, head=head))
 
 
 def strip(var: Var, chunk: int, body: Iterable[Stmt]) -> tuple[Stmt, ...]:
