@@ -7,7 +7,7 @@ from typing import Any
 
 from tracecomp.ir.op import Op
 from tracecomp.ops.autodiff import Sym
-from tracecomp.record.dynamic_shapes.padding import Extent, Meant, Padding
+from tracecomp.record.dynamic_shapes.padding import Meant, Padding
 from tracecomp.record.size_forms import Form
 
 
@@ -33,6 +33,6 @@ def _sizes_as_operands(spec: Any, places: dict[Form, int]) -> Any:
     if not isinstance(spec, tuple):
         return spec
     if spec[:1] == ("int",) and isinstance(spec[1], Form):
-        extent: Extent = spec[1]
-        return ("size", places.setdefault(extent, len(places)))
+        form = spec[1]
+        return ("size", places.setdefault(form, len(places)))
     return tuple(_sizes_as_operands(part, places) for part in spec)
