@@ -2,15 +2,19 @@
 
 An operator has a name (``"space::name"``), and implementations in Python. Its call runs the implementation for the CPU
 without gradients. The formula of ``register_autograd`` computes gradients. An implementation that is registered as
-composite is run with gradients. Recordings record what the implementation computes. ``ops.aten.name`` is tracecomp's
-own function of that name.
+composite is run with gradients. ``ops.aten.name`` is tracecomp's own function of that name.
+
+A call of an operator with a fake function is one node of a recording: every call of the compiled program calls the
+implementation. Without a fake function, and for composite implementations, the recording has what these compute.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,6 +22,7 @@ from tracecomp.autograd import Function
 from tracecomp.base.errors import at_user_line
 from tracecomp.base.function_schema import FunctionSchema, infer_schema
 from tracecomp.base.lazy_names import load_module
+from tracecomp.eager import opaque_calls
 from tracecomp.eager.aliasing import check_types
 from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
@@ -36,6 +41,17 @@ _COMPOSITE = ("CompositeImplicitAutograd", "Autograd", "AutogradCPU")
 _HERE = ("CPU", "CompositeExplicitAutograd", "BackendSelect", "cpu", None)
 
 _OPERATORS: dict[str, Operator] = {}
+_recorded_through = ContextVar("recorded_through", default=False)
+
+
+@contextmanager
+def recorded_through() -> Iterator[None]:
+    """Record what implementations of operators compute, not their calls: for files that cannot contain these."""
+    before = _recorded_through.set(True)
+    try:
+        yield
+    finally:
+        _recorded_through.reset(before)
 
 
 class Operator:
@@ -73,16 +89,35 @@ class Operator:
         kernel = next((self.kernels[k] for k in _COMPOSITE if k in self.kernels), None)
         if kernel is not None:
             return kernel(*args, **kwargs)
+        args = self._positional(self._kernel(), args, kwargs)
+        tensors = [x for x in _flat(args) if isinstance(x, Tensor)]
+        if self.fake is not None and any(t.is_meta for t in tensors):
+            return self.fake(*args)
+        mapping = modes.recorder is not None and modes.recorder.maps_functions
+        if not mapping and not (grad_enabled() and any(t.requires_grad for t in tensors)):
+            return self._below_autograd(args)
+        return _Call.apply(self, args, *tensors)
+
+    def _kernel(self) -> Fn:
+        """The implementation for the CPU. NotImplementedError if there is none."""
         kernel = next((self.kernels[k] for k in _HERE if k in self.kernels), None)
         if kernel is None:
             raise NotImplementedError(at_user_line(f"{self.qualname}: no implementation for the CPU was registered"))
-        args = self._positional(kernel, args, kwargs)
-        tensors = [x for x in _flat(args) if isinstance(x, Tensor)]
-        mapping = modes.recorder is not None and modes.recorder.maps_functions
-        if not mapping and not (grad_enabled() and any(t.requires_grad for t in tensors)):
+        return kernel
+
+    def _run(self, *args: Any) -> Any:
+        return self._kernel()(*args)
+
+    def _below_autograd(self, args: Sequence[object]) -> Any:
+        """The results without gradients; one node of a recording if the shapes of the results are known."""
+        recorder = modes.recorder
+        if self.fake is None or recorder is None or not recorder.holds_opaque or _recorded_through.get():
             with no_grad():
-                return kernel(*args)
-        return _Call.apply(self, kernel, args, *tensors)
+                return self._run(*args)
+        schema = self._schema.arguments if self.schema else []
+        written = [argument.is_write for argument in schema]
+        written += [False] * (len(args) - len(written))  # a schema may be unknown
+        return opaque_calls.call(self.qualname, self._run, self.fake, args, written)
 
     @staticmethod
     def _positional(kernel: Fn, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
@@ -102,14 +137,13 @@ class _Call(Function):
     """A call whose gradient is the operator's formula; the tensors among the arguments are given once more."""
 
     @staticmethod
-    def forward(operator: Operator, kernel: Fn, args: tuple[object, ...], *tensors: Tensor) -> Any:
-        with no_grad():
-            result = kernel(*args)
+    def forward(operator: Operator, args: tuple[object, ...], *tensors: Tensor) -> Any:
+        result = operator._below_autograd(args)
         return tuple(result) if isinstance(result, list) else result
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: object) -> None:
-        operator, _, args, *_ = inputs
+        operator, args, *_ = inputs
         ctx.operator, ctx.args = operator, args
         if operator.setup_context is not None:
             keywords = inspect.signature(operator.setup_context).parameters
@@ -119,10 +153,10 @@ class _Call(Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
         """The operator's own rule, or a call for each example, as in PyTorch."""
-        operator, _, given, *_ = args
+        operator, given, *_ = args
         if operator.vmap is not None:
-            return operator.vmap(info, in_dims[2], *given)  # type: ignore[no-any-return]
-        results = [operator(*_example(given, in_dims[2], i)) for i in range(info.batch_size)]
+            return operator.vmap(info, in_dims[1], *given)  # type: ignore[no-any-return]
+        results = [operator(*_example(given, in_dims[1], i)) for i in range(info.batch_size)]
         if isinstance(results[0], Tensor):
             return T.stack(results), 0
         return tuple([T.stack(list(column)) for column in zip(*results, strict=True)]), 0
@@ -143,7 +177,7 @@ class _Call(Function):
                 pairs.append(grad)
             elif isinstance(x, tuple | list) and any(isinstance(y, Tensor) for y in x):
                 pairs += [None] * len(x) if grad is None else list(grad)
-        return (None, None, None, *pairs)
+        return (None, None, *pairs)
 
 
 def _example(values: Any, dims: Any, number: int) -> Any:
@@ -349,7 +383,14 @@ def _operator(op: object) -> Operator:
     name = str(op).partition(".")[0]
     if "::" not in name:
         raise ValueError(f"{op!r}: expected a name like 'namespace::name'")
-    return _OPERATORS.setdefault(name, Operator(name))
+    return _OPERATORS[name] if name in _OPERATORS else _new(Operator(name))
+
+
+def _new(operator: Operator) -> Operator:
+    """``operator``, known by its name, also to programs that call it."""
+    opaque_calls.register(operator.qualname, operator._run)
+    _OPERATORS[operator.qualname] = operator
+    return operator
 
 
 def _nothing(name: str) -> None:
@@ -405,7 +446,7 @@ def custom_op(
         if "::" not in name:
             raise ValueError(at_user_line(f"custom_op(): expected a name like 'namespace::name', not {name!r}"))
         declared = infer_schema(fn, mutates_args=mutates_args) if schema is None else schema
-        operator = _OPERATORS[name] = Operator(name, declared)
+        operator = _new(Operator(name, declared))
         kinds = (device_types,) if device_types is None or isinstance(device_types, str) else device_types
         operator.kernels.update(dict.fromkeys(kinds, fn))
         return CustomOpDef(operator, fn)
@@ -484,8 +525,8 @@ def register_vmap(op: object, func: Fn | None = None, /, *, lib: object = None) 
 
 
 def get_ctx() -> Any:
-    """RuntimeError: asked in a ``register_fake`` function for sizes that depend on values, which have no shape here."""
-    raise RuntimeError("get_ctx(): sizes that depend on values are unknown on the meta device")
+    """NotOpaque: asked in a ``register_fake`` function for sizes that depend on values, which have no shape here."""
+    raise opaque_calls.NotOpaque("calls an operator whose result has a size that depends on values")
 
 
 def opcheck(

@@ -36,6 +36,7 @@ NO_GRAD = _mark("no_grad", "the value without its history")
 class Trace(Recorder):
     """The recording of one example. It records where histories end, and an outer recording continues."""
 
+    holds_opaque = False  # the body of a loop runs in machine code
     random_state: np.ndarray[Any, Any]  # of the program around the traced function
 
     def __init__(self, name: str, outer: Any) -> None:

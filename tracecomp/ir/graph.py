@@ -48,11 +48,11 @@ class Graph(GraphData):
         """Return the results of ``op`` on ``inputs``, from an equal existing node if there is one. ``types``: those of
         the results.
 
-        A communication is always a separate node: other processes count them.
+        A communication is always a separate node, because other processes count them. So is a call of a user's code.
         """
         inputs = tuple(inputs)
         key: tuple[object, ...] = (op.name, tuple(map(id, inputs)), attrs_key(attrs))
-        if op.communicates:
+        if op.is_separate:
             key += (object(),)
         node = self._interned.get(key)
         if node is None:

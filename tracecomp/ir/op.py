@@ -156,9 +156,12 @@ class External:
 
     ``start(run, attrs)``, if present, starts ``run()`` in parallel with code, and returns the function that waits for
     its result (communication). Such operators run in the order in which they are started.
+
+    ``separate``: ``impl`` may differ between calls, so nodes are never merged or computed in advance.
     """
 
     start: Callable[[Callable[[], Any], Mapping[str, Any]], Callable[[], Any]] | None = None
+    separate: bool = False
 
 
 @immutable
@@ -265,6 +268,11 @@ class Op:
     def communicates(self) -> bool:
         """Whether processes compute it together: the host can start it and continue."""
         return isinstance(self.loop, External) and self.loop.start is not None
+
+    @property
+    def is_separate(self) -> bool:
+        """Whether every node counts: equal ones are not merged, and none is computed before the call."""
+        return self.communicates or (isinstance(self.loop, External) and self.loop.separate)
 
     def run_by_host(self, types: Iterable[TensorType]) -> bool:
         """Whether operands of these types run outside machine code."""

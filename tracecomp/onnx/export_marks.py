@@ -8,6 +8,8 @@ from contextvars import ContextVar
 from enum import Enum
 from typing import Any
 
+from tracecomp.library import recorded_through
+
 
 class TrainingMode(Enum):
     """How PyTorch's older exporter treats a module. Here models are exported as they evaluate."""
@@ -42,7 +44,8 @@ def exporting() -> Iterator[None]:
     """Inside, a model is recorded for export."""
     before = _EXPORTING.set(True)
     try:
-        yield
+        with recorded_through():
+            yield
     finally:
         _EXPORTING.reset(before)
 

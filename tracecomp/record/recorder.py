@@ -44,6 +44,7 @@ class Recorder:
     """One recording in progress; ``modes.recorder`` of the thread that runs it."""
 
     maps_functions = False  # whether ``map_function`` runs the ``forward`` of users' Functions
+    holds_opaque = True  # whether custom operators are nodes, or are recorded through
 
     def __init__(self, name: str, strict: bool = True, follow: bool = False, varying: Varying | None = None) -> None:
         self.graph = Graph(name) if varying is None else SizedGraph(name)

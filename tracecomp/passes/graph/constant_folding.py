@@ -117,7 +117,7 @@ class _Folder:
 
     def _results(self, g: Rewriter, a: Application) -> list[Array] | None:
         """The results of ``a`` when its operands are known."""
-        if a.op.kind in ("random", "control") or a.op.communicates:  # operands of other processes may differ
+        if a.op.kind in ("random", "control") or a.op.is_separate:  # operands of other processes may differ
             return None
         arrays = [self._known(g, v) for v in a.inputs]
         if sum(t.numel for t in a.types) > KNOWN_LIMIT:

@@ -13,7 +13,7 @@ from tracecomp.ops.autodiff import Sym
 from tracecomp.ops.contraction import parse_spec
 from tracecomp.ops.prim import prim
 from tracecomp.ops.regions import inputs_of
-from tracecomp.record.dynamic_shapes import loops, order
+from tracecomp.record.dynamic_shapes import loops, opaque, order
 from tracecomp.record.dynamic_shapes.padding import Extent, Meant, NotSized, Origin, Padding
 from tracecomp.record.size_forms import Form
 
@@ -386,7 +386,7 @@ def _random(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 RULES: dict[str, Rule] = {
     "contract": _contract, "reshape": _reshape, "permute": _permute, "expand": _as_is, "slice": _slice, "flip": _flip,
     "windows": _windows, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
-    "scatter": _scatter, "searchsorted": _searchsorted, "scan": _scan,
+    "scatter": _scatter, "searchsorted": _searchsorted, "scan": _scan, "opaque": opaque.call,
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "recurrence"), _as_is),
 }  # fmt: skip
 KINDS: dict[str, Rule] = {
