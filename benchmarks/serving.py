@@ -3,7 +3,7 @@
 ``--rival litserve=/venvs/litserve/bin/python`` measures LitServe, too, with the Python of an environment that has
 LitServe and the dependencies of tracecomp. The model uses one thread everywhere. Requests are JSON over HTTP with one
 row each, and every server may batch 32 of them. The servers run in turns. Processor time counts all processes of a
-server.
+server. At last, the model's process and the server are killed.
 """
 
 from __future__ import annotations
@@ -79,16 +79,25 @@ def _median(call: Callable[[], object], seconds: float) -> float:
 
 def cpu_seconds(root: int) -> float:
     """Processor time of a process and all below it. Unlike elapsed time, it says something on a busy machine, too."""
-    parents: dict[int, int] = {}
-    ticks: dict[int, int] = {}
+    ticks = {pid: ticks for pid, _, ticks in _processes()}
+    return sum(ticks.get(pid, 0) for pid in _tree(root)) / os.sysconf("SC_CLK_TCK")
+
+
+def _processes() -> Iterator[tuple[int, int, int]]:
+    """Identifier, parent and processor time of each process."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):  # it has just ended
             fields, pid = path.read_text().rpartition(") ")[2].split(), int(path.parent.name)
-            parents[pid], ticks[pid] = int(fields[1]), int(fields[11]) + int(fields[12])
+            yield pid, int(fields[1]), int(fields[11]) + int(fields[12])
+
+
+def _tree(root: int) -> list[int]:
+    """A process and all below it; parents come before their children."""
+    parents = {pid: parent for pid, parent, _ in _processes()}
     found = [root]
     for process in found:
         found += [pid for pid, parent in parents.items() if parent == process]
-    return sum(ticks.get(pid, 0) for pid in found) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 @contextmanager
@@ -105,7 +114,7 @@ def running(name: str, python: str, folder: Path, port: int) -> Iterator[int]:
             yield process.pid
         except Exception as error:
             log.seek(0)
-            raise RuntimeError(f"{name} failed: {log.read()[-2000:]}") from error
+            raise RuntimeError(f"{name} failed: {error!r}\n{log.read()[-2000:]}") from error
         finally:
             os.killpg(process.pid, signal.SIGTERM)
             try:
@@ -126,7 +135,7 @@ def wait_until_ready(port: int, path: str, body: bytes, seconds: float = 120) ->
             answer = response.read()
             if response.status == 200:
                 return answer
-            if response.status == 400:
+            if response.status in (400, 422) and b"not ready" not in answer:
                 raise RuntimeError(answer.decode())
         except OSError:
             answer = b"no connection"
@@ -226,6 +235,23 @@ def measure(name: str, python: str, model: str, folder: Path, seconds: float) ->
         return {"first": first, "latency": alone, "rate": rate, "cpu": (cpu_seconds(process) - used) / count}
 
 
+def recovery(model: str, folder: Path) -> Measured:
+    """Seconds from SIGKILL of the model's process to an answer, and from a start after SIGKILL of the server."""
+    path, body = PATHS["tracecomp"](model, WIDTH)
+    port = _free_port()
+    with running("tracecomp", sys.executable, folder / model, port) as process:
+        wait_until_ready(port, path, body)
+        os.kill(_tree(process)[-1], signal.SIGKILL)
+        start = time.perf_counter()
+        wait_until_ready(port, path, body)
+        back = time.perf_counter() - start
+        os.kill(process, signal.SIGKILL)
+    start = time.perf_counter()
+    with running("tracecomp", sys.executable, folder / model, port):
+        wait_until_ready(port, path, body)
+        return {"process": back, "server": time.perf_counter() - start}
+
+
 def main() -> None:
     """Measure each server with each model in turns, and print the medians of the turns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -248,6 +274,9 @@ def main() -> None:
                     except RuntimeError as error:
                         print(error, file=sys.stderr, flush=True)
             _print(model, _medians(raw), {server: _medians(turns) for server, turns in found.items() if turns})
+            back = _medians([recovery(model, Path(name)) for _ in range(options.turns)])
+            print(f"after SIGKILL of the model's process: answer in {back['process']:.2f} s; "
+                  f"of the server: {back['server']:.2f} s after its start")  # fmt: skip
 
 
 def _print(model: str, raw: Measured, found: dict[str, Measured]) -> None:

@@ -1,13 +1,12 @@
 """LitServe's server for ``benchmarks.serving_rivals``."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import litserve
 import numpy as np
+from starlette.requests import Request
 
 from benchmarks.serving_rivals import ROWS, Array, program
 
@@ -18,8 +17,9 @@ class Rival(litserve.LitAPI):
     def setup(self, device: str) -> None:
         self.model = program(self.folder)[1]
 
-    def decode_request(self, request: Any) -> Array:
-        return np.array(request["x"], np.float32)
+    def decode_request(self, request: Request) -> Array:
+        body: Any = request  # LitServe reads the annotation and passes the parsed JSON
+        return np.array(body["x"], np.float32)
 
     def batch(self, inputs: Sequence[Array]) -> Array:
         return np.stack(inputs)
@@ -27,8 +27,8 @@ class Rival(litserve.LitAPI):
     def predict(self, x: Array) -> Array:
         return self.model(x)
 
-    def unbatch(self, output: Array) -> Iterator[Array]:
-        yield from output
+    def unbatch(self, output: Array) -> list[Array]:
+        return list(output)
 
     def encode_response(self, output: Array) -> dict[str, list[float]]:
         return {"y": output.tolist()}

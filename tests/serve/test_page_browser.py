@@ -11,6 +11,7 @@ import pytest
 import tracecomp as torch
 from tests.inspect.report.browser import MISSING, Browser, available, browser
 from tests.serve.conftest import Server
+from tests.serve.test_handlers import FUNCTION, archive
 from tracecomp.export import Dim
 from tracecomp.serve.page import _picture
 from tracecomp.serve.signature import TensorSpec
@@ -67,3 +68,23 @@ def test_draw_and_run(digits: Server, phone: bool, tmp_path: Path) -> None:
         assert note.startswith("Status 200, ") and note.endswith("ms, output_0 is largest at 1")
         (tmp_path / "page.png").write_bytes(window.screenshot())
         assert window.errors() == []
+
+
+@pytest.mark.slow
+def test_send_a_text_to_a_handler(tmp_path: Path) -> None:
+    if not available():
+        pytest.skip(MISSING)
+    archive(tmp_path / "backwards.mar", "main:entry", {"main.py": FUNCTION})
+    server = Server(tmp_path, "--allow-code")
+    with browser(390, 900, True) as window:
+        window.open(f"http://127.0.0.1:{server.port}/")
+        until(window, "document.querySelector('select') && 'yes'")
+        window.run(
+            "document.querySelector('details').open = true; document.querySelector('textarea').value = 'a text'; "
+            "document.querySelector('select').value = 'text/plain'; document.querySelector('form > button').click()"
+        )
+        assert until(window, "document.querySelector('pre').textContent") == "txet a"
+        assert window.run("return document.documentElement.scrollWidth <= innerWidth")
+        (tmp_path / "page.png").write_bytes(window.screenshot())
+        assert window.errors() == []
+    assert server.stop() == 0
