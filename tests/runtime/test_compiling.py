@@ -117,6 +117,20 @@ def test_the_modules_are_one_text(short: None) -> None:
     assert "tc_entry" in Executable(several()).assembly
 
 
+@pytest.mark.parametrize("length", [1, program.MODULE_LENGTH])
+def test_calls_in_several_functions(length: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Executable(several())
+    monkeypatch.setattr(program, "MODULE_LENGTH", length)
+    monkeypatch.setattr(program, "MOST_CALLS", 2)
+    with config.override(cache_dir=f"{config.current().cache_dir}/functions"):
+        executable = Executable(several())
+    text = program.emit_program(several(), native.host_target()).text
+    assert [f"define void @steps{n}(" in text for n in range(4)] == [True, False, True, False]
+    assert results(executable) == results(whole)
+    outputs = [np.empty(SIZE, np.float32) for _ in OPS]
+    assert [label for label, _ in executable.run_profiled([np.ones(SIZE, np.float32)], outputs)] == [*OPS]
+
+
 def test_helper_functions_are_defined_once(short: None) -> None:
     texts = [str(m) for m in program.emit_program(several(), native.host_target()).modules]
     assert sum(t.count("define { double, i64 } @tc.reduce_angle") for t in texts) <= 1
@@ -164,7 +178,8 @@ def test_an_error_while_writing_ends_the_thread(
     assert not thread.is_alive()
 
 
-def test_a_training_step_in_many_modules(short: None, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("calls", [3, program.MOST_CALLS])
+def test_a_training_step_in_many_modules(short: None, calls: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def losses() -> list[float]:
         torch.manual_seed(0)
         net = torch.nn.Sequential(torch.nn.Linear(20, 33), torch.nn.GELU(), torch.nn.Linear(33, 5))
@@ -181,7 +196,9 @@ def test_a_training_step_in_many_modules(short: None, monkeypatch: pytest.Monkey
 
         return [step().item() for _ in range(5)]
 
-    cut = losses()
+    with monkeypatch.context() as patch:
+        patch.setattr(program, "MOST_CALLS", calls)
+        cut = losses()
     monkeypatch.setattr(program, "MODULE_LENGTH", 2**30)
     with config.override(cache_dir=f"{config.current().cache_dir}/whole"):
         assert losses() == cut

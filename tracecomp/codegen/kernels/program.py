@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from itertools import groupby
 
 from tracecomp.base import progress
 from tracecomp.base.errors import CompileError, Source
@@ -17,7 +18,7 @@ from tracecomp.codegen.text.lines import Lines
 from tracecomp.codegen.text.modules import ModuleText, defined_in, joined
 from tracecomp.codegen.text.target import Target
 from tracecomp.codegen.threads import pauses
-from tracecomp.codegen.threads.entry import HEAD
+from tracecomp.codegen.threads.entry import HEAD, head
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loop_printer import kernel_key
 from tracecomp.ir.loops import LINE, Check, Expr, walk
@@ -27,6 +28,9 @@ ALIGNMENT = 64
 """Bytes: scratch memory, like values in the arena, begins at a cache line."""
 MODULE_LENGTH = 2**18
 """Characters of kernels after which a module is complete: LLVM compiles them in a quarter of a second."""
+MOST_CALLS = 64
+"""Calls in one function. LLVM needs time that grows with the square of a straight function: 4,000 calls took 5.6 s
+in one function, and 1.4 s in functions of this size (Zen 4)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +104,7 @@ class _ProgramEmitter:
         self.may_fail = False
         self.writes_state = False
         self.pauses = False
+        self.apart: list[str] = []
 
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
@@ -109,11 +114,14 @@ class _ProgramEmitter:
         self.codes = chosen
         shared = max((code.shared_bytes for _, code in chosen), default=0)
         private = max((code.private_bytes for _, code in chosen), default=0)
-        self._prologue(shared)
-        self._steps(self.program.steps)
+        self.shared_bytes = shared
+        self._prologue()
+        self._program_steps()
         ends = ["  ret void", *(["interrupted:", "  ret void"] if self.pauses else [])]
         entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, *ends])
         parallel = any(code.parallel for _, code in chosen)
+        for name in self.apart:  # some are defined in earlier modules
+            self.module.knows(f"@{name}")
         self.functions.append(f"{HEAD} {{\n{entry}\n}}")
         modules = (*self.modules, self._module())
         labels = tuple(c.label or c.kernel.name for c in calls)
@@ -158,13 +166,42 @@ class _ProgramEmitter:
 
     # ---- the entry
 
-    def _prologue(self, shared: int) -> None:
+    def _prologue(self) -> None:
         e = self.e
         # Scratch memory follows the arena: shared by all threads, then one part for each.
         start = memory_before_scratch(self.program)
         arena = Value("%arena", "ptr")
         self.shared = e.gep("i8", arena, e.const("i64", start))
-        self.private = e.gep("i8", arena, e.const("i64", start + shared))
+        self.private = e.gep("i8", arena, e.const("i64", start + self.shared_bytes))
+
+    def _program_steps(self) -> None:
+        """Emit all steps, and long runs of calls as functions that the entry calls."""
+        if sum(1 for _ in call_steps(self.program.steps)) <= MOST_CALLS:
+            self._steps(self.program.steps)
+            return
+        for calls, run in groupby(self.program.steps, lambda step: isinstance(step, CallStep)):
+            steps = list(run)
+            if not calls or len(steps) < MOST_CALLS // 2:
+                self._steps(steps)
+                continue
+            for start in range(0, len(steps), MOST_CALLS):
+                self._apart(steps[start : start + MOST_CALLS])
+
+    def _apart(self, steps: Sequence[Step]) -> None:
+        """Emit calls as a function, and call it."""
+        if sum(map(len, self.functions)) >= MODULE_LENGTH:
+            self._next_module()
+        outer = self.e, self.indexer, self.shared, self.private
+        self.e = Emitter(self.module)
+        self.indexer = Indexer(self.e, self._position, _no_expression)
+        self._prologue()
+        name = f"steps{self.step}"
+        self._steps(steps)
+        body = "\n".join([*self.e.allocas, *self.e.blocks[0].lines])
+        self.functions.append(f"{head(name)} {{\nentry:\n{body}\n  ret void\n}}")
+        self.e, self.indexer, self.shared, self.private = outer
+        self.apart.append(name)
+        self.e.line(f"  call void @{name}(ptr %table, ptr %arena, ptr %team, ptr %failed)")
 
     def _position(self, var: Var) -> Position:
         return self.scalars[var]

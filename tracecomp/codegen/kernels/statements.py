@@ -57,7 +57,7 @@ class Statements(Storing, Reducing):
         for simple, group in groupby(body, lambda s: isinstance(s, Let | Store)):
             run = list(group)
             # An epilogue of many values runs element by element; see ``store_by_element``.
-            if simple and self.store_by_element([s for s in run if isinstance(s, Let | Store)]):
+            if simple and self.store_by_element([s for s in run if isinstance(s, Let | Store)], run[-1] is body[-1]):
                 continue
             for stmt in run:
                 if isinstance(stmt, Update):

@@ -8,10 +8,11 @@ from math import prod
 from tracecomp.codegen.kernels import convert
 from tracecomp.codegen.kernels.address import Offset, store_text
 from tracecomp.codegen.kernels.elements import Binding, Elements, Point, inside
+from tracecomp.codegen.kernels.rolling import is_long, rolled
 from tracecomp.codegen.kernels.transpose import store_transposed, tile_to_transpose
 from tracecomp.codegen.text.emitter import Value
 from tracecomp.ir.index import Index, Var
-from tracecomp.ir.loops import LINE, Buffer, Let, Load, Store, expressions
+from tracecomp.ir.loops import LINE, Buffer, Let, Load, Read, Store, expressions
 
 AT_ONCE = 8
 """Most elements whose values all fit the registers: more are computed and stored one after the other."""
@@ -45,10 +46,11 @@ class Storing(Elements):
 
     # ---- element by element
 
-    def store_by_element(self, run: Sequence[Let | Store]) -> bool:
+    def store_by_element(self, run: Sequence[Let | Store], is_last: bool) -> bool:
         """Emit all statements for one element, then for the next, so that registers suffice; False if not done.
 
-        This reorders statements, which is legal if no element reads another's stores.
+        This reorders statements, which is legal if no element reads another's stores. Long statements become a loop,
+        if they are the last ones that may read their names.
         """
         # Without stores no registers are freed.
         if not any(isinstance(stmt, Store) for stmt in run):
@@ -64,6 +66,8 @@ class Storing(Elements):
         # Few elements fit the registers anyway.
         if prod(map(self.chunks, over)) <= AT_ONCE or not self._apart(run, own, over):
             return False
+        if is_last and is_long(run, prod(map(self.chunks, over))) and self._roll(run, over):
+            return True
         done: list[set[Point]] = [set() for _ in run]
         for _ in self.points(over):
             for stmt, variables, known in zip(run, own, done, strict=True):
@@ -74,6 +78,20 @@ class Storing(Elements):
                     self._of_element(stmt, place)
         self.forget()
         return True
+
+    def _roll(self, run: Sequence[Let | Store], over: tuple[Var, ...]) -> bool:
+        row = max((v for v in over if v != self.vector), key=lambda v: v.extent, default=None)
+        if row is None or row.extent == 1:
+            return False
+        inner = {stmt.name for stmt in run if isinstance(stmt, Let)}
+        names = {x.name for x in expressions(run) if isinstance(x, Read)} - inner
+        bound = {name: vars for name in sorted(names) if row in (vars := self._bound_over(name))}
+        body = rolled(
+            run, row, bound, lambda v: self.chunks(v) * (self.lanes_of(v) if v == self.vector else 1), self.e.fresh
+        )
+        if body is not None:
+            self.body(tuple(body))
+        return body is not None
 
     def _apart(self, run: Sequence[Let | Store], own: Sequence[tuple[Var, ...]], over: tuple[Var, ...]) -> bool:
         """Whether no element reads or writes another's stores, and none is stored together with others."""

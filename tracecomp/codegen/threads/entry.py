@@ -11,8 +11,13 @@ from tracecomp.codegen.threads.sync import RELEASE, TAKE
 
 ENTRY = "tc_entry"
 
-HEAD = f"define void @{ENTRY}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0"
-"""The first line of its definition."""
+
+def head(name: str) -> str:
+    """The first line of a function with the entry's operands."""
+    return f"define void @{name}(ptr %table, ptr %arena, ptr %team, ptr %failed) #0"
+
+
+HEAD = head(ENTRY)
 
 
 def run_entry(a: Assembler, entry: str, table: str, arena: str, team: str, failed: str) -> None:
