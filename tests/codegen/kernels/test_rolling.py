@@ -37,7 +37,8 @@ def trained(rows: int, width: int, dtype: torch.dtype) -> list[bytes]:
 def test_loops_have_the_bits_of_unrolled_epilogues(
     rows: int, width: int, dtype: torch.dtype, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found, lengths = [], []
+    found: list[list[bytes]] = []
+    lengths: list[int] = []
     emit = vars(program)["emit_kernel"]
 
     def measured(*args: Any) -> Any:

@@ -1,8 +1,8 @@
 """Long epilogues as loops: the rows of a register tile are finished one after the other, by one piece of code.
 
-Unrolled, an epilogue is written once for each vector of the tile. With an activation or an optimizer's update in it,
-such a kernel has thousands of instructions, which LLVM takes longer to compile than the rest of the program. The values
-of the tile move to a small buffer, and a loop over its rows reads them.
+Unrolled, an epilogue is written once for each vector of the tile. Kernels with an optimizer's update then have
+thousands of instructions, and LLVM needs most of a program's compile time for them. The values of the tile move to a
+small buffer, and a loop over its rows reads them.
 """
 
 from __future__ import annotations
