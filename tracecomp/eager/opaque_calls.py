@@ -66,9 +66,10 @@ def call(name: str, run: Run, fake: Run, args: Sequence[object], written: Sequen
 def _listed(results: object) -> list[Tensor]:
     """The tensors that an operator returned."""
     found = [] if results is None else list(results) if isinstance(results, tuple | list) else [results]
-    if not all(isinstance(t, Tensor) for t in found):
+    tensors = [t for t in found if isinstance(t, Tensor)]
+    if len(tensors) < len(found):
         raise NotOpaque("calls an operator whose results are not all tensors")
-    return found
+    return tensors
 
 
 def _encoded(x: Any, tensors: list[Tensor], targets: list[Tensor] | None) -> Spec:

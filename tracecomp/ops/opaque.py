@@ -32,8 +32,9 @@ STATIC = ((), ())
 
 
 def _infer(
-    *types: TensorType, name: str, arguments: Spec, results: tuple[ResultType, ...], valid: Spec
-) -> tuple[TensorType, ...]:
+    *types: TensorType, name: str, arguments: tuple[object, ...],
+    results: tuple[tuple[DType, tuple[int, ...]], ...], valid: tuple[object, ...],
+) -> tuple[TensorType, ...]:  # fmt: skip
     return tuple(TensorType(dtype, shape) for dtype, shape in results)
 
 

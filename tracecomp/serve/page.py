@@ -64,7 +64,8 @@ def _told(model: ModelVersion, is_default: bool) -> dict[str, Any]:
     metrics = model.metrics
     return {
         "name": model.name, "version": model.version, "default": is_default, "state": state,
-        "reason": model.process.failure or (signature.not_batched if signature else ""), "path": path, "handler": is_handler,
+        "reason": model.process.failure or (signature.not_batched if signature else ""), "path": path,
+        "handler": is_handler,
         "tensors": "" if signature is None or is_handler else _tensors(signature),
         "example": "" if signature is None else "[]" if is_handler else json.dumps(_example(signature.inputs)),
         "picture": None if signature is None else _picture(signature.inputs),
