@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import report
+from benchmarks import call_cost, report
 from benchmarks.cases import KINDS, WORKLOADS, select
 from benchmarks.engines import ENGINES
 from benchmarks.plot import classes, draw
@@ -51,6 +51,18 @@ def test_wrong_options_are_named() -> None:
     assert "nosuch" in wrong.stderr
     with pytest.raises(ValueError, match="no workload fits nosuch"):
         select(["nosuch"])
+
+
+def test_call_cost_names_a_wrong_interpreter_and_has_help(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for argument, status in (("--help", 0), ("no/such/python", 2)):
+        monkeypatch.setattr(sys, "argv", ["call_cost", argument])
+        with pytest.raises(SystemExit) as ended:
+            call_cost.main()
+        assert ended.value.code == status
+    printed = capsys.readouterr()
+    assert "PYTHON" in printed.out and "no/such/python is not a program" in printed.err
 
 
 def test_every_class_of_work_is_there() -> None:
