@@ -22,5 +22,6 @@ REFUSED: dict[str, str] = {
     **dict.fromkeys(("bitcast", "reinterpret", "nextafter"), _BITS),
     **dict.fromkeys(("lgamma", "digamma"), _FUNCTIONS),
     **dict.fromkeys(("all_reduce", "broadcast_from", "all_gather", "reduce_scatter", "all_to_all"), _PROCESSES),
+    "opaque": "only this process has the function of a custom operator",
 }  # fmt: skip
 """Why each of these cannot be exported."""
