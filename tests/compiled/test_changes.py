@@ -18,7 +18,7 @@ import pytest
 import tracecomp as torch
 from tests.compiled.changes import CHANGES
 from tests.references import by_numpy
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import modes, module_changes
 
 CALLS = 6
 IMPORTS = """
@@ -146,3 +146,15 @@ def test_hooks_of_all_modules_are_noticed() -> None:
     finally:
         handle.remove()
     assert compiled(x).tolist() == [1] * 3
+
+
+def test_a_module_imported_in_the_call_may_bring_a_table_of_hooks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first use of some functions imports ``nn``, whose hooks are none yet."""
+    monkeypatch.setattr(module_changes, "global_hooks", [*module_changes.global_hooks])
+
+    double = torch.compile(lambda x: x * 2)
+
+    for n in range(4):
+        assert double(torch.ones(3) + n).tolist() == [2.0 + 2 * n] * 3
+        module_changes.global_hooks.append({})
+    assert double.recordings == 1

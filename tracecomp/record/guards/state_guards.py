@@ -284,8 +284,10 @@ def _distance(view: Tensor, base: Tensor) -> int | None:
     return int(a) - int(b)
 
 
-def _global_hooks() -> list[dict[int, ById]]:
-    return [{k: ById(v) for k, v in table.items()} for table in module_changes.global_hooks]
+def _global_hooks() -> dict[int, dict[int, ById]]:
+    """The tables that hold hooks, by position: importing ``nn`` adds empty ones."""
+    tables = enumerate(module_changes.global_hooks)
+    return {n: {k: ById(v) for k, v in table.items()} for n, table in tables if table}
 
 
 def tensor_hooks(t: Tensor) -> Any:
