@@ -65,7 +65,7 @@ def call(name: str, run: Run, fake: Run, args: Sequence[object], written: Sequen
 
 def _listed(results: object) -> list[Tensor]:
     """The tensors that an operator returned."""
-    found = [] if results is None else list(results) if isinstance(results, tuple | list) else [results]
+    found: list[Any] = [] if results is None else list(results) if isinstance(results, tuple | list) else [results]
     if not all(isinstance(t, Tensor) for t in found):
         raise NotOpaque("calls an operator whose results are not all tensors")
     return found
