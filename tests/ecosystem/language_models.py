@@ -82,7 +82,8 @@ def measured(name: str) -> str:
         tokens = model.generate(**given, **options).tolist()
         forward = torch.compile(model.forward)
         equal = all(torch.equal(forward(**given, **first).logits, wanted) for _ in range(3))
-        graphs, broken = len(forward.graphs), forward.eager_because or ""
+        graphs = len(forward.graphs)
+        broken = forward.eager_because or ("" if graphs else "no recording serves a second call")
         model.forward = compiled = torch.compile(model.forward)
         same = all(model.generate(**given, **options).tolist() == tokens for _ in range(REQUESTS))
     broken = broken or compiled.eager_because or ("runs in parts" if compiled.parts is not None else "")

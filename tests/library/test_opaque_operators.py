@@ -104,16 +104,16 @@ def test_equal_calls_and_calls_on_constants_are_all_made() -> None:
 def test_gradients_are_those_of_the_formula() -> None:
     calls: list[str] = []
 
-    def cube(x: Any, scale: float = 1.0) -> Any:
+    def cubed(x: Any, scale: float = 1.0) -> Any:
         calls.append("forward")
         return torch.tensor(x.numpy() ** 3 * scale)
 
-    def slope(x: Any, grad: Any) -> Any:
+    def slope_of(x: Any, grad: Any) -> Any:
         calls.append("backward")
         return torch.tensor(3 * x.numpy() ** 2 * grad.numpy())
 
-    cube = operator("cube", cube, "(Tensor x, float scale=1.0) -> Tensor", lambda x, scale=1.0: torch.empty_like(x))
-    slope = operator("slope", slope, "(Tensor x, Tensor grad) -> Tensor", lambda x, grad: torch.empty_like(x))
+    cube = operator("cube", cubed, "(Tensor x, float scale=1.0) -> Tensor", lambda x, scale=1.0: torch.empty_like(x))
+    slope = operator("slope", slope_of, "(Tensor x, Tensor grad) -> Tensor", lambda x, grad: torch.empty_like(x))
 
     def setup(ctx: Any, inputs: Any, output: Any) -> None:
         ctx.save_for_backward(inputs[0])
