@@ -30,6 +30,9 @@ weights. The columns:
   tokens, and whether all tokens are the eager ones. A recording serves the first prompt, the first token, the other
   tokens, or the prompts of later requests.
 
+While it is compiled, transformers computes the prompt of mamba and falcon_mamba by an associative scan instead of a
+loop. The last bits of their logits then differ from eager mode.
+
 | architecture | forward | generate | what stays eager |
 |---|---|---|---|
 """
