@@ -32,6 +32,14 @@ NOT_RUN = {
     "pip install '.[mpi]'": CI,
     'pip install ".[onnx]"': CI,
     'pip install ".[serve]"': CI,
+    **dict.fromkeys(
+        (
+            "pip install . transformers",
+            "python examples/language_model.py",
+            "TRACECOMP_LOG=recompiles python examples/language_model.py",
+        ),
+        "needs transformers; nightly.yml runs the example",
+    ),
     **dict.fromkeys(SERVING, "tests/serve runs it with free ports"),
     "python -m benchmarks run": "takes hours",
     "python -m benchmarks run --classes matmul softmax --engines tracecomp,torch --threads 1 --quick": "takes minutes",

@@ -208,3 +208,26 @@ def test_followed_numbers_of_objects_are_plain_after_an_error() -> None:
             assert results[0] == results[1]
             assert [type(v) for v in vars(caches[0]).values()] == [type(v) for v in vars(caches[1]).values()]
             assert caches[0].count == caches[1].count
+
+
+def test_a_cache_for_each_request_needs_one_more_recording_than_a_single_request() -> None:
+    class Rows(Layer):
+        """A class that no other test has given to a compiled function."""
+
+    class Request:
+        def __init__(self) -> None:
+            self.layers = [Rows(), Rows()]
+
+    def step(x: Any, request: Any) -> Any:
+        return request.layers[0].update(x).sum(0) + request.layers[1].update(x * 2).sum(0)
+
+    compiled = torch.compile(step)
+    recordings = []
+    for _ in range(3):
+        own, other = Request(), Request()
+        for n in (5, *[1] * 8):
+            x = torch.randn(n, 4)
+            assert torch.equal(compiled(x, own), step(x, other))
+        recordings.append(compiled.recordings)
+    # The first prompt is recorded by the identity of its cache, which no later request has.
+    assert recordings == [3, 4, 4]

@@ -92,6 +92,7 @@ def record(
         result = plain(result)
         _restore(replaced)
         if isinstance(recording, Recording):
+            observer.open_filled_arguments(recorder.python.effects)
             put_plain(recorder.python.effects, (args, kwargs))
             recording.unsettled = recording.unsettled or _fill_in(recorder, places)
             recording.blamed = recorder.refusals.lines

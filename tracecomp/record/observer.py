@@ -18,9 +18,13 @@ import numpy as np
 from tracecomp.base.errors import CaptureError
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.calls import called
+from tracecomp.record.effects import Effect
 from tracecomp.record.frames import function_of
+from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.read_steps import Element, Entry
 from tracecomp.record.guards.reads import Read, Reads
+from tracecomp.record.guards.varying_objects import rebuilds
+from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.known_objects import added_with_steps, item_of, parts_with_steps
 from tracecomp.record.object_reads import ObjectReads
@@ -37,6 +41,7 @@ class Observer(ObjectReads):
     def __init__(self, recorder: Recorder, reads: Reads, root: CodeType | None) -> None:
         super().__init__(recorder, reads)
         self._root = root
+        self._whole: list[Read] = []  # arguments that are guarded by identity
 
     def call(self, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
         """``fn(*args, **kwargs)``, observed."""
@@ -92,7 +97,24 @@ class Observer(ObjectReads):
             self.known[id(value)] = read
         elif not isinstance(value, Tensor) and not is_value(value):
             self.reads.borrowed.add(id(value))
-            self.reach(value, self.reads.root(value, f"attribute of {type(value).__name__}:"))
+            read = self.reads.root(value, f"attribute of {type(value).__name__}:")
+            self._whole.append(read)
+            self.reach(value, read)
+
+    def open_filled_arguments(self, effects: Sequence[Effect]) -> None:
+        """Take the classes of arguments apart in which the call has put tensors, as a cache of one request.
+
+        The next request has another object. Recordings that are guarded by identity would all be made again.
+        """
+        for effect in effects:
+            path: list[Read] = []
+            read = effect.owner if any(isinstance(x, Tensor) for x in effect.args) else None
+            while read is not None:
+                path.append(read)
+                read = read.owner
+            if path and any(path[-1] is argument for argument in self._whole):
+                for kind in {type(r.value) for r in path if not is_container(r.value) and not is_module(r.value)}:
+                    rebuilds(kind)
 
     def _entered(self, frame: FrameType) -> None:
         """Know a function of the program that was there before the call, its closure and its defaults."""
