@@ -44,7 +44,7 @@ class Generation:
     def __str__(self) -> str:
         return (
             f"{self.parameters / 1e6:.1f} million parameters, {self.weights / 1e6:.1f} MB, "
-            f"loaded in {self.load:.2f} s\n"
+            f"imported and loaded in {self.load:.2f} s\n"
             f"compiled: {1 / self.token:.1f} tokens/s, {self.weights / self.token / 1e9:.1f} GB/s of weights, "
             f"first token after {self.first:.3f} s\n"
             f"eager: {1 / self.eager_token:.1f} tokens/s, first token after {self.eager_first:.3f} s\n"
