@@ -8,6 +8,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 
 from tracecomp import __version__
 from tracecomp.base import config, topics
@@ -77,6 +78,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return int(load_module("tracecomp.demo").demo(rest))
     if rest:
         commands.error(f"unrecognized arguments: {' '.join(rest)}")
+    if given[:1] == ["bench"] and Path(options.target).is_dir():
+        return _done(lambda: int(load_module("tracecomp.torch_compat.generation").run_bench(options)))
     return _done(lambda: int(options.run(options)))
 
 

@@ -48,7 +48,7 @@ def add_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) 
     adding: tuple[tuple[str, Callable[[argparse.Namespace], int], str], ...] = (
         ("report", run_report, "write a report on a compiled function to one HTML file"),
         ("profile", run_profile, "time, bytes, operations and share of the machine's peak for each kernel"),
-        ("bench", run_bench, "time eager and compiled calls, alternately"),
+        ("bench", run_bench, "time eager and compiled calls, or the text generation of a model folder"),
     )
     for name, run, line in adding:
         parser = commands.add_parser(

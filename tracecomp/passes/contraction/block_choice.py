@@ -266,8 +266,9 @@ class _Blocks:
         # The lines are counted as if lanes were adjacent. A column waits in the second cache until it is used.
         dense = self.b_operand.stride(tiles.vector) == self.nest.reduce[-1].extent
         column = tiles.width * self.nest.reduce[-1].extent * load.dtype.itemsize
+        # Other weights evict this one between two calls unless it is much smaller than the cache.
         total = load.buffer.size * load.dtype.itemsize
-        return dense and column <= self.machine.l2_bytes // 2 and total > self.machine.l2_bytes
+        return dense and column <= self.machine.l2_bytes // 2 and total > self.machine.l2_bytes // 8
 
     def _terms_ahead(self) -> int:
         """How many terms ahead A is prefetched if its elements are too far apart for the hardware prefetcher."""
