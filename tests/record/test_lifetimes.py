@@ -33,6 +33,10 @@ class Holder:
         self.scale: Any = self.box.scaled
         self.function: Any = _function(self.box)
 
+    def replace(self) -> None:
+        self.box = self.scale = self.function = None
+        self.boxes, self.named = [], {}
+
     def drop(self) -> None:
         self.box = self.scale = self.function = None
         self.boxes.clear()
@@ -99,6 +103,53 @@ def test_an_object_that_the_program_drops_is_gone_at_once(name: str, general: bo
     holder.named["k"] = again
     for _ in range(4):
         assert run(torch.ones(1)).item() == (2.0 if name in ("membership", "identity") else 3.0)
+
+
+class Ending(Box):
+    """An object whose end the program handles."""
+
+    ended = 0
+
+    def __del__(self) -> None:
+        Ending.ended += 1
+
+
+class Slotted:
+    """The same, without weak references."""
+
+    __slots__ = ("k",)
+
+    def __init__(self, k: float) -> None:
+        self.k = k
+
+    def __del__(self) -> None:
+        Ending.ended += 1
+
+
+@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize("name", ["attribute", "item", "contents"])
+def test_an_object_whose_container_is_replaced_is_gone_at_once(name: str, general: bool) -> None:
+    program, holder = PROGRAMS[name], Holder()
+    holder.box = Ending(2.0)
+    holder.boxes, holder.named, holder.scale, holder.function = [holder.box], {}, None, None
+    run = torch.compile(lambda x: _with_an_effect(program, holder, x) if general else program(holder, x))
+    for _ in range(4):
+        assert run(torch.ones(1)).item() == 2.0
+    before = Ending.ended
+    holder.replace()
+    assert Ending.ended == before + 1
+
+
+def test_an_object_without_weak_references_is_gone_at_once() -> None:
+    holder = Holder()
+    holder.box = Slotted(2.0)
+    run = torch.compile(lambda x: x * holder.box.k)
+    run.quiet = True
+    for _ in range(4):
+        assert run(torch.ones(1)).item() == 2.0
+    before = Ending.ended
+    holder.box = None
+    assert Ending.ended == before + 1
 
 
 def test_a_call_that_python_serves_notices_the_end_of_an_object() -> None:

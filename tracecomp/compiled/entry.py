@@ -68,7 +68,6 @@ class Entry:
             self.calls()
             self.ends = ends
             self.fast = None
-            self.slow_calls = 0
 
     def is_sized(self) -> bool:
         """Whether it serves more sizes than those it was recorded with."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from types import FunctionType, MemberDescriptorType
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 from tracecomp.codegen.calls.call_tables import CELL_CONTENTS, DICT_SIZE, DICT_VERSION, LIST_SIZE, TYPE
 from tracecomp.record.guards.class_versions import class_version_offset, field_offset
-from tracecomp.record.guards.lifetimes import Lifetimes, may_end
+from tracecomp.record.guards.lifetimes import Lifetimes, holds_awaited, may_end
 from tracecomp.record.guards.lookup import inherited
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.snapshots import MISSING
@@ -36,7 +36,7 @@ class StateRows:
             self._lifetimes.refer(value, ends=False)
 
     def entry(self, mapping: Any, key: Any, value: Any) -> bool:
-        if not isinstance(mapping, dict) or dict.get(mapping, key, MISSING) is not value:
+        if not isinstance(mapping, dict) or dict.get(mapping, key, MISSING) is not value or holds_awaited(value):
             return False
         place = (id(mapping), key)
         if place not in self._seen:
@@ -46,6 +46,8 @@ class StateRows:
 
     def word(self, owner: object, what: str, value: object) -> bool:
         if what == "cell_contents":
+            if holds_awaited(value):
+                return False
             row: tuple[Any, ...] = (Held(owner), CELL_CONTENTS, Held(value))
         elif what == "class":
             row = (Held(owner), TYPE, Held(value))
@@ -61,7 +63,7 @@ class StateRows:
             row = (Held(owner), offset, word_at(owner, offset))
         else:
             offset = field_offset(what) if isinstance(owner, FunctionType) else _slot(type(owner), what)
-            if offset is None or value is MISSING:
+            if offset is None or value is MISSING or holds_awaited(value):
                 return False
             row = (Held(owner), offset, 0 if value is None and word_at(owner, offset) == 0 else Held(value))
         place = (id(owner), what)
@@ -120,6 +122,18 @@ class _NotedRows(StateRows):
         self.added.append((table, *[id(w.value) if isinstance(w, Held) else w for w in words]))
 
 
+_Left: TypeAlias = list[tuple[Read, Callable[[], object]]]
+"""Reads that Python compares, with functions that return their owners."""
+
+
+class _Collected(NamedTuple):
+    """The words of an ``update``, by read in ``words``."""
+
+    rows: _NotedRows
+    words: dict[Read, Sequence[object]]
+    left: _Left
+
+
 class StateCheck:
     """Compares what a program reads of the surrounding Python with the state of the last ``update``.
 
@@ -135,60 +149,58 @@ class StateCheck:
         self._code = code
         self._rows: dict[Read, Sequence[object]] = {}
         self._inconstant: set[Read] = set()
-        self._left: list[tuple[Read, Callable[[], object]]] = []
-        self._same: Callable[[], bool] | None = None
+        self._held: tuple[Callable[[], bool], _Left] | None = None  # in one piece: threads may release it
         lifetimes.watch(self.release)
 
     @property
     def differs(self) -> bool:
         """Whether the state was another since the last ``update``."""
-        return self._same is None
+        return self._held is None
 
     def __call__(self) -> list[tuple[Read, object]] | None:
         """The reads to compare in Python, with their owners; None for all of them."""
-        if self._same is None or not self._same():
+        held = self._held
+        if held is None or not held[0]():
             self.release()
             return None
-        return [(read, owner()) for read, owner in self._left]
+        left = [(read, owner()) for read, owner in held[1]]
+        return left if self._held is held else None  # unless an owner is gone
 
     def release(self) -> None:
         """Compare in Python until the next ``update``; hold nothing."""
-        self._same = None
-        self._left = []
+        self._held = None
 
     def update(self, roots: Sequence[Read]) -> None:
         """Note the present state as far as it fits the reads from ``roots``."""
-        before = self._rows
-        found, rows = self._collected(roots)
-        inconstant = {read for read, words in found.items() if before.get(read, words) != words}
+        before, ends = self._rows, self._lifetimes.ends
+        found = self._collected(roots)
+        inconstant = {read for read, words in found.words.items() if before.get(read, words) != words}
         if inconstant:
             self._inconstant |= inconstant
-            found, rows = self._collected(roots)
-        self._rows = found
-        ends = self._lifetimes.ends
-        self._same = self._code.comparison(rows.r.finish())
-        del rows  # which holds all objects
+            found = self._collected(roots)
+        self._rows = found.words
+        self._held = self._code.comparison(found.rows.r.finish()), found.left
+        del found  # which holds all objects
         if ends != self._lifetimes.ends:
             self.release()
 
-    def _collected(self, roots: Sequence[Read]) -> tuple[dict[Read, Sequence[object]], _NotedRows]:
+    def _collected(self, roots: Sequence[Read]) -> _Collected:
         """The rows by read, in a new record."""
-        rows = _NotedRows(Record(self._code, 0, 0, self._lifetimes.has), self._lifetimes)
-        found: dict[Read, Sequence[object]] = {}
-        self._left = []
+        found = _Collected(_NotedRows(Record(self._code, 0, 0, self._lifetimes.has), self._lifetimes), {}, [])
         for root in roots:
-            self._collect(root, None, rows, found)
-        return found, rows
+            self._collect(root, None, found)
+        return found
 
-    def _collect(self, read: Read, owner: object, rows: _NotedRows, found: dict[Read, Sequence[object]]) -> None:
+    def _collect(self, read: Read, owner: object, found: _Collected) -> None:
         """Add the rows of ``read`` and of all below."""
+        rows = found.rows
         now = read.fetch(owner)
         start = len(rows.added)
         # The call that fitted may have changed values that it read.
         fits = read.step is None or read.fits(now)
         if not fits or read in self._inconstant or not read.row(rows, owner, now):
-            self._left.append((read, self._lifetimes.borrowed(owner)))
+            found.left.append((read, self._lifetimes.borrowed(owner)))
             return
-        found[read] = rows.added[start:]
+        found.words[read] = rows.added[start:]
         for child in read.children.values():
-            self._collect(child, now, rows, found)
+            self._collect(child, now, found)

@@ -13,6 +13,7 @@ import numpy as np
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import put_plain
+from tracecomp.record.guards.lifetimes import is_held_if_guarded
 from tracecomp.record.guards.lookup import attributes_of, inherited
 from tracecomp.record.guards.ownership import is_module, is_program_class
 from tracecomp.record.guards.read_steps import (
@@ -127,9 +128,9 @@ class KnownObjects:
         value = plain_value(value)
         if isinstance(value, Snapshot) or is_value(value):
             return
-        if type(value) in weakref.ProxyTypes or isinstance(value, _FOLLOWERS):
+        if type(value) in weakref.ProxyTypes or isinstance(value, _FOLLOWERS) or is_held_if_guarded(value):
             self.recorder.refuse_here(
-                f"uses a {type(value).__name__}, which follows an object's lifetime", Section.STATE
+                f"uses a {type(value).__name__}, which handles the end of an object", Section.STATE
             )
             return
         if isinstance(value, Tensor):

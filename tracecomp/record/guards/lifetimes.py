@@ -8,11 +8,15 @@ that.
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from collections.abc import Callable
 from types import FunctionType, MethodType
 from typing import Any
 
 from tracecomp.record.guards.ownership import is_opened
+
+_SEARCHED = 256
+"""Items of a container that is searched for objects whose end a program awaits."""
 
 
 class Lifetimes:
@@ -80,8 +84,22 @@ def may_end(value: object) -> bool:
     return kind in (FunctionType, MethodType) or (is_opened(kind) and kind.__weakrefoffset__ != 0)
 
 
+def is_held_if_guarded(value: object) -> bool:
+    """Whether the class of ``value`` handles its end, and weak references cannot refer to it."""
+    kind = type(value)
+    return hasattr(kind, "__del__") and is_opened(kind) and not may_end(value)
+
+
 def is_awaited(value: object) -> bool:
     """Whether the program has a weak reference to ``value``, or its class handles its end."""
     if hasattr(type(value), "__del__"):
         return True
     return may_end(value) and any(type(ref.__callback__) is not _End for ref in weakref.getweakrefs(value))
+
+
+def holds_awaited(value: object, depth: int = 4) -> bool:
+    """Whether a container holds such an object, which would not end before the container."""
+    if depth == 0 or not isinstance(value, list | tuple | dict | set | frozenset | deque) or len(value) > _SEARCHED:
+        return False
+    held = value.values() if isinstance(value, dict) else value
+    return any(is_awaited(x) or holds_awaited(x, depth - 1) for x in held)
