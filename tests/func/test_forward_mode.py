@@ -349,6 +349,7 @@ def test_checkpoints_in_forward_mode_keep_their_values(name: str) -> None:
         with tracecomp.autograd.forward_ad.dual_level():
             value = inner(tracecomp.autograd.forward_ad.make_dual(leaf, x))
             along = tracecomp.autograd.forward_ad.unpack_dual(value).tangent
+        assert along is not None
         return tracecomp.autograd.grad(along, leaf)[0]
 
     plain = run(lambda v: v.sin().exp().sum())
