@@ -242,14 +242,15 @@ def _differs(line: str) -> bool:
 
 
 def _has_own_rule(lines: tuple[str, ...], c: Call) -> bool:
-    """Whether PyTorch's ``vmap`` does something else with a tensor that changes its shape in place.
+    """Whether PyTorch's ``vmap`` gives other shapes.
 
     ``resize_as_`` has no rule there: copies are resized, and the tensor keeps its shape. ``squeeze_()`` also removes a
-    batch dimension of size 1.
+    batch dimension of size 1. ``interpolate`` of an empty batch has another empty dimension.
     """
     if "vmap" not in c.around:
         return False
-    return any("resize_as_" in line or ("squeeze_()" in line and c.size[0] == 1) for line in lines)
+    of_size = {0: "interpolate", 1: "squeeze_()"}.get(c.size[0], "resize_as_")
+    return any("resize_as_" in line or of_size in line for line in lines)
 
 
 def _without_zeros(seen: list[Any], lines: tuple[str, ...]) -> list[Any]:

@@ -106,7 +106,9 @@ def grids(example: Mapping[str, int]) -> Iterator[tuple[list[dict[str, int]], li
     primes = _primes(max(3, *example.values()), 3 * len(example) + 2)
     names = [*example]
     pairs = {s: (primes[3 * k], primes[3 * k + 1]) for k, s in enumerate(names)}
-    checks = [{s: primes[3 * k + 2] + j * (k + 1) for k, s in enumerate(names)} for j in (0, 1)]
+    # Even and odd sizes, and each remainder by 3: corners alone do not tell n // 2 from (n - 1) // 2.
+    strides = [1, *_primes(5, len(names))]
+    checks = [{s: primes[3 * k + 2] + j * strides[k] for k, s in enumerate(names)} for j in (0, 1, 2)]
     yield _corners(pairs), checks
     pairs = {s: (2 * n, 3 * n) for s, n in example.items()}
     yield _corners(pairs), [{s: (4 + j + k) * n for k, (s, n) in enumerate(example.items())} for j in (0, 1)]
@@ -155,8 +157,9 @@ class Fit:
         factors = [sum((a * v for a, v in zip(row, values, strict=False)), Fraction()) for row in self._inverse]
         divisor = lcm(*[f.denominator for f in factors])
         terms = {p: int(f * divisor) for p, f in zip(self._products, factors, strict=True)}
-        for more in range(divisor):  # of a whole-number division the corners show the floor, or something below
-            found = Size({**terms, (): terms[()] + more}, divisor)
+        # The corners show the floor of a whole-number division, or something below. The simplest that fits is chosen.
+        for constant in sorted(range(terms[()], terms[()] + divisor), key=abs):
+            found = Size({**terms, (): constant}, divisor)
             if [found.at(s) for s in self.samples] == [*values]:
                 return plain(found)
         if (squared := self._of_a_square(values)) is not None:

@@ -190,7 +190,7 @@ class KnownObjects:
     def _part_of_module(self, module: Any, name: str) -> None:
         self.recorder.module_ran(module)
         part = module._modules.get(name)
-        if part is not None:
+        if part is not None and name not in attributes_of(module):
             self.module(part)
 
     def _of_class(self, kind: type, name: str, where: str) -> None:

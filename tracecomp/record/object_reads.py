@@ -109,11 +109,10 @@ class ObjectReads(KnownObjects):
         if read is None or isinstance(owner, type):
             return
         own = attributes_of(owner)
-        # Parameters and buffers are states of the graph, not guards.
+        where = f"attribute of {type(owner).__name__}: {name}"
         if is_module(owner) and any(name in own.get(table, ()) for table in ("_parameters", "_buffers", "_modules")):
             self._part_of_module(owner, name)
-            return
-        where = f"attribute of {type(owner).__name__}: {name}"
+            stored = None  # parts are states of the graph; the guard below is on an attribute that goes before them
         # Data descriptors go before the dictionary.
         self._computed(owner, name, stored)
         if hasattr(type(stored), "__set__"):

@@ -119,7 +119,11 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     """log of the multivariate gamma function of dimension ``p``."""
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
+    if p >= 2**63:
+        raise ValueError("Overflow when unpacking long long")
     x = as_float(input)
+    if p * x.nbytes >= 2**47:  # PyTorch makes a tensor of all terms
+        raise RuntimeError(f"mvlgamma(): can't allocate memory for {p} terms")
     total: Tensor | float = p * (p - 1) / 4 * math.log(math.pi)
     for j in range(p):
         term = prim.lgamma(prim.sub(x, j / 2) if j else x)
