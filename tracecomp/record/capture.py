@@ -21,6 +21,7 @@ from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.lookup import attributes_of
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.slots import StateSlot
+from tracecomp.record.guards.varying_objects import rebuilds
 from tracecomp.record.observer import Observer
 from tracecomp.record.pytree import LeafPlace, Leaves, direct, flatten_call, leaf_places
 from tracecomp.record.recorder import Recorder
@@ -86,13 +87,15 @@ def record(
             recorder.inputs.bind_place(place)
         result = observer.call(fn, *given)
         del given  # followed numbers are looked for below
+        filled = observer.filled_arguments(recorder.python.effects)  # guards let go of them
         finish = partial(build_recording, recorder, guards, leaves, result, observer, derive)
         recording = _finished(recorder, strict, finish)
         del finish  # no other name for the result either
         result = plain(result)
         _restore(replaced)
         if isinstance(recording, Recording):
-            observer.open_filled_arguments(recorder.python.effects)
+            for kind in filled:
+                rebuilds(kind)
             put_plain(recorder.python.effects, (args, kwargs))
             recording.unsettled = recording.unsettled or _fill_in(recorder, places)
             recording.blamed = recorder.refusals.lines

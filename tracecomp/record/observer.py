@@ -23,7 +23,6 @@ from tracecomp.record.frames import function_of
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.read_steps import Element, Entry
 from tracecomp.record.guards.reads import Read, Reads
-from tracecomp.record.guards.varying_objects import rebuilds
 from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.known_objects import added_with_steps, item_of, parts_with_steps
@@ -101,11 +100,13 @@ class Observer(ObjectReads):
             self._whole.append(read)
             self.reach(value, read)
 
-    def open_filled_arguments(self, effects: Sequence[Effect]) -> None:
-        """Take the classes of arguments apart in which the call has put tensors, as a cache of one request.
+    def filled_arguments(self, effects: Sequence[Effect]) -> set[type]:
+        """The classes of arguments in which the call has put tensors, as in a cache of one request.
 
-        The next request has another object. Recordings that are guarded by identity would all be made again.
+        They are to be taken apart: the next request has another object, and a recording that is guarded by identity
+        would serve one request only.
         """
+        found: set[type] = set()
         for effect in effects:
             path: list[Read] = []
             read = effect.owner if any(isinstance(x, Tensor) for x in effect.args) else None
@@ -113,8 +114,8 @@ class Observer(ObjectReads):
                 path.append(read)
                 read = read.owner
             if path and any(path[-1] is argument for argument in self._whole):
-                for kind in {type(r.value) for r in path if not is_container(r.value) and not is_module(r.value)}:
-                    rebuilds(kind)
+                found |= {type(r.value) for r in path if not is_container(r.value) and not is_module(r.value)}
+        return found
 
     def _entered(self, frame: FrameType) -> None:
         """Know a function of the program that was there before the call, its closure and its defaults."""
