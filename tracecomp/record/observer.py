@@ -103,8 +103,8 @@ class Observer(ObjectReads):
     def filled_arguments(self, effects: Sequence[Effect]) -> set[type]:
         """The classes of arguments in which the call has put tensors, as in a cache of one request.
 
-        They are to be taken apart: the next request has another object, and a recording that is guarded by identity
-        would serve one request only.
+        The next request has another object, and a recording that is guarded by identity serves one request only.
+        Recordings that follow take such objects apart.
         """
         found: set[type] = set()
         for effect in effects:
