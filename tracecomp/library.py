@@ -22,7 +22,7 @@ from tracecomp.autograd import Function
 from tracecomp.base.errors import at_user_line
 from tracecomp.base.function_schema import FunctionSchema, infer_schema
 from tracecomp.base.lazy_names import load_module
-from tracecomp.eager import opaque_calls
+from tracecomp.eager import custom_operators
 from tracecomp.eager.aliasing import check_types
 from tracecomp.eager.modes import grad_enabled, modes, no_grad
 from tracecomp.eager.tensor import Tensor
@@ -117,7 +117,7 @@ class Operator:
         schema = self._schema.arguments if self.schema else []
         written = [argument.is_write for argument in schema]
         written += [False] * (len(args) - len(written))  # a schema may be unknown
-        return opaque_calls.call(self.qualname, self._run, self.fake, args, written)
+        return custom_operators.call(self.qualname, self._run, self.fake, args, written)
 
     @staticmethod
     def _positional(kernel: Fn, args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...]:
@@ -388,7 +388,7 @@ def _operator(op: object) -> Operator:
 
 def _new(operator: Operator) -> Operator:
     """``operator``, known by its name, also to programs that call it."""
-    opaque_calls.register(operator.qualname, operator._run)
+    custom_operators.register(operator.qualname, operator._run)
     _OPERATORS[operator.qualname] = operator
     return operator
 
@@ -526,7 +526,7 @@ def register_vmap(op: object, func: Fn | None = None, /, *, lib: object = None) 
 
 def get_ctx() -> Any:
     """NotOpaque: asked in a ``register_fake`` function for sizes that depend on values, which have no shape here."""
-    raise opaque_calls.NotOpaque("calls an operator whose result has a size that depends on values")
+    raise custom_operators.NotOpaque("calls an operator whose result has a size that depends on values")
 
 
 def opcheck(

@@ -123,11 +123,10 @@ def _report(plant: Plant, run: Any, space: dict[str, Any]) -> None:
 
     for _ in range(3):
         run(*args())
-    early = plant.how is copied
-    if early:
-        plant.how(run, args())  # type: ignore[misc]
+    if plant.how is copied:
+        copied(run, args())
     exec(plant.change, space)
-    if plant.how is not None and not early:
+    if plant.how is not None and plant.how is not copied:
         plant.how(run, args())
     for _ in range(2):
         run(*args())

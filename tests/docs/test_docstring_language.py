@@ -1,6 +1,6 @@
 """Docstrings and comments use plain English: no constructions of `constructions.BANS` and no long sentences.
 
-`pytest tests/docs/test_docstring_language.py -s` prints the number of findings in every directory.
+Each directory is a test, so that none takes long on a busy machine.
 """
 
 from __future__ import annotations
@@ -10,10 +10,7 @@ import inspect
 import io
 import re
 import tokenize
-from collections import Counter
 from collections.abc import Iterator
-from functools import cache
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -76,15 +73,16 @@ def prose_of(path: str, source: str) -> Iterator[Prose]:
             yield from (Prose(path, line, part, texts) for part in paragraphs(text))
 
 
-@cache
-def prose() -> tuple[Prose, ...]:
-    """Return the paragraphs of the docstrings and comments."""
-    return tuple(
-        part
-        for folder in FOLDERS
-        for path in sorted((ROOT / folder).rglob("*.py"))
-        for part in prose_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
-    )
+def directories() -> list[str]:
+    """Return the directories that hold modules."""
+    modules = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
+    return sorted({path.parent.relative_to(ROOT).as_posix() for path in modules})
+
+
+def prose(directory: str) -> Iterator[Prose]:
+    """Yield the paragraphs of the docstrings and comments of the modules in a directory."""
+    for path in sorted((ROOT / directory).glob("*.py")):
+        yield from prose_of(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
 
 
 def findings(part: Prose) -> Iterator[Finding]:
@@ -118,12 +116,7 @@ def test_the_checker_reads_docstrings_comments_and_phrases_that_span_lines() -> 
     assert places == [2, 5, 6, 7]
 
 
-def test_docstrings_and_comments_have_no_findings() -> None:
-    """Print the number of findings per directory: `-s` shows the progress."""
-    found = [(part.path, f) for part in prose() for f in findings(part)]
-    counts = Counter("/".join(Path(path).parts[:2]) for path, _ in found)
-    print()
-    for folder, count in counts.most_common():
-        print(f"{count:6} {folder}")
-    print(f"{len(found):6} in {len(prose())} paragraphs")
+@pytest.mark.parametrize("directory", directories())
+def test_docstrings_and_comments_have_no_findings(directory: str) -> None:
+    found = [(part.path, f) for part in prose(directory) for f in findings(part)]
     assert not [f"{path}:{f.line} {f.text!r}: {f.reason}" for path, f in found]

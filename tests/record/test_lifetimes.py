@@ -200,9 +200,9 @@ def test_an_object_of_the_call_does_not_end_its_recording() -> None:
         pass
 
     def fn(x: Any) -> Any:
-        pair = Pair.__new__(Pair)
-        pair.k = x * 2  # type: ignore[attr-defined]
-        return pair.k  # type: ignore[attr-defined]
+        pair: Any = Pair.__new__(Pair)
+        pair.k = x * 2
+        return pair.k
 
     run = torch.compile(fn, fullgraph=True)
     for _ in range(4):

@@ -75,6 +75,11 @@ class _Run:
         return node in self._reached and (self._needed is None or node in self._needed)
 
     def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
+        """Run the nodes that the roots lead to, each when its last gradient has arrived; the captured gradients.
+
+        Nodes that only lead from one that passes gradients on (``Node.passes_on``) run if they are given a gradient.
+        The others count as done, so that nodes behind them do not wait.
+        """
         if modes.recorder is not None:
             modes.recorder.backward_from(roots, grads)
         for (node, number), grad in zip(roots, grads, strict=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -107,8 +108,7 @@ def _eagerly(fn: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             modes.compared = False
 
-    run.__wrapped__ = fn  # type: ignore[attr-defined]
-    return run
+    return functools.update_wrapper(run, fn, assigned=(), updated=())  # not the attributes of a module
 
 
 def _without_impure(lockstep: Lockstep, before: ProgramState, call: Call, found: list[Mismatch]) -> list[Mismatch]:

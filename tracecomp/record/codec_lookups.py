@@ -21,7 +21,7 @@ def converted(
     observer: Watching, callee: Any, name: str | None, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
     """Record which codec and which error handler a method or constructor looks up."""
-    if callee in (str, bytes, bytearray) if isinstance(callee, type) else False:
+    if isinstance(callee, type) and callee in (str, bytes, bytearray):
         args = args[1:]
     elif name not in ("encode", "decode"):
         return

@@ -34,6 +34,10 @@ _BY_KEY = frozenset({"get", "__getitem__", "__contains__", "setdefault", "pop"})
 def container_method(
     observer: Watching, name: str, owner: object, args: Sequence[object], kwargs: Mapping[str, object]
 ) -> None:
+    """Decide what method ``name`` of a container does: an effect, a read of some contents, or of all.
+
+    Containers that the call itself made need no record. Methods without a case here read all contents.
+    """
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)) and name not in _STORES:
             note_callbacks(observer, value)

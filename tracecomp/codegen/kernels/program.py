@@ -104,7 +104,7 @@ class _ProgramEmitter:
         self.may_fail = False
         self.writes_state = False
         self.pauses = False
-        self.apart: list[str] = []
+        self.called: list[str] = []  # functions of steps that the entry calls
 
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
@@ -120,7 +120,7 @@ class _ProgramEmitter:
         ends = ["  ret void", *(["interrupted:", "  ret void"] if self.pauses else [])]
         entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, *ends])
         parallel = any(code.parallel for _, code in chosen)
-        for name in self.apart:  # some are defined in earlier modules
+        for name in self.called:  # some are defined in earlier modules
             self.module.knows(f"@{name}")
         self.functions.append(f"{HEAD} {{\n{entry}\n}}")
         modules = (*self.modules, self._module())
@@ -185,9 +185,9 @@ class _ProgramEmitter:
                 self._steps(steps)
                 continue
             for start in range(0, len(steps), MOST_CALLS):
-                self._apart(steps[start : start + MOST_CALLS])
+                self._call_function(steps[start : start + MOST_CALLS])
 
-    def _apart(self, steps: Sequence[Step]) -> None:
+    def _call_function(self, steps: Sequence[Step]) -> None:
         """Emit calls as a function, and call it."""
         if sum(map(len, self.functions)) >= MODULE_LENGTH:
             self._next_module()
@@ -200,7 +200,7 @@ class _ProgramEmitter:
         body = "\n".join([*self.e.allocas, *self.e.blocks[0].lines])
         self.functions.append(f"{head(name)} {{\nentry:\n{body}\n  ret void\n}}")
         self.e, self.indexer, self.shared, self.private = outer
-        self.apart.append(name)
+        self.called.append(name)
         self.e.line(f"  call void @{name}(ptr %table, ptr %arena, ptr %team, ptr %failed)")
 
     def _position(self, var: Var) -> Position:

@@ -80,6 +80,7 @@ class Storing(Elements):
         return True
 
     def _roll(self, run: Sequence[Let | Store], over: tuple[Var, ...]) -> bool:
+        """Emit the statements as a loop over the longest tile variable; False if not done."""
         row = max((v for v in over if v != self.vector), key=lambda v: v.extent, default=None)
         if row is None or row.extent == 1:
             return False

@@ -38,7 +38,7 @@ PREDICTED: Mapping[str, Predicted] = {
     "Apple M1": Predicted(4, 3, 3.2, {1: Cache(128 << 10, 8, 128), 2: Cache(12 << 20, 12, 128, 4)}),
     "Apple M2": Predicted(4, 3, 3.5, {1: Cache(128 << 10, 8, 128), 2: Cache(16 << 20, 16, 128, 4)}),
 }
-"""By name, compared with these documents on 2026-11-28; all figures agree.
+"""By name. The figures are those of these documents, but for Apple's first cache, which has 4 ways there.
 
 * Neoverse, pipes and loads: LLVM's scheduling models, which follow Arm's software optimization guides
   (``AArch64SchedNeoverseN1.td``, ``V1`` and ``V2``: units ``V`` and ``L``). SVE uses V1's pipes as two of 256 bits;
