@@ -307,6 +307,7 @@ def environment(threads: int, cache: Path) -> dict[str, str]:
         "MKL_NUM_THREADS": count,
         "OPENBLAS_NUM_THREADS": count,
         "TRACECOMP_NUM_THREADS": count,
+        "TRACECOMP_WAIT": "1",
         "TRACECOMP_CACHE_DIR": str(cache / "tracecomp"),
         "TORCHINDUCTOR_CACHE_DIR": str(cache / "inductor"),
         "JAX_COMPILATION_CACHE_DIR": str(cache / "jax"),

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
 import sys
 import tomllib
@@ -18,6 +19,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+
+os.environ.setdefault("TRACECOMP_WAIT", "1")  # which calls run compiled depends on no clock
 
 settings.register_profile(
     "any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True, database=None,

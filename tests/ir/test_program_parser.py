@@ -51,7 +51,7 @@ STATEMENTS: list[Stmt] = [
         Local(Buffer("t", float32, 1)),
         If(call("gt", Load(X, index(ROW)), ZERO), (Store(Y, index(ROW), ZERO, stream="always"),)),
         Check(call("lt", IndexValue(index(ROW) // 2), Const(7, int64))),
-        Check(call("ge", IndexValue(index(ROW) % 2 * -3 + 4), Const(7, int64)), "cholesky", IndexValue(index(ROW))),
+        Check(call("ge", IndexValue(index(ROW) % 2 * -3 + 4), Const(7, int64)), "definite", IndexValue(index(ROW))),
         Prefetch(X, index(ROW) * 4 + 40),
         Let("m", ToLine(X)),
         Store(Y, index(ROW), Const(float("-inf"), float32), NEVER, "alone"),

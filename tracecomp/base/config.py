@@ -102,6 +102,9 @@ class Settings:
     cpu: str = _knob(
         "", "TRACECOMP_CPU", _cpu, "Highest level of x86-64 that code may use, e.g. x86-64-v3; read at start."
     )
+    wait: bool = _knob(
+        False, "TRACECOMP_WAIT", _flag, "Calls wait for the compiler; by default they run eagerly meanwhile."
+    )
     log: tuple[str, ...] = _knob((), "TRACECOMP_LOG", topics, "Comma-separated topics to log to standard error.")
     jitdump: str = _knob(
         "", "TRACECOMP_JITDUMP", str, "Folder for the jitdump file, from which perf reads kernels and lines."

@@ -10,6 +10,7 @@ TOPICS = {
     "fusion": "the kernels, and why others were not fused",
     "schedule": "the loops of each kernel, in order",
     "memory": "the arena and the other memory of a call",
+    "compile": "programs compiled in another process: when they are ready",
     "code": "whether machine code was compiled or came from the cache",
     "all": "all of these",
 }

@@ -132,7 +132,7 @@ class Native:
     @cached_property
     def built(self) -> Built:
         """The graph after every pass, and its program."""
-        found: Built = _where(self._settings, lambda: passes.build(self.graph, self._aliases, self._dump, self._frozen))
+        found: Built = where(self._settings, lambda: passes.build(self.graph, self._aliases, self._dump, self._frozen))
         return found
 
     def _argument_places(self) -> tuple[int | Array, ...]:
@@ -299,6 +299,18 @@ def native(graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen
     return Checked(graph, found, aliases) if config.current().check else found
 
 
+def native_graphs(
+    graph: Graph, aliases: Mapping[int, int], frozen: Set[int]
+) -> list[tuple[Graph, Mapping[int, int], Set[int]]]:
+    """The graphs that ``native`` compiles to machine code, each with its aliases and frozen inputs."""
+    if _has_storage_types(graph):
+        return []
+    if not has_external(graph):
+        return [(graph, aliases, frozen)]
+    works = [s.work for s in segments(passes.split_complex(graph, Log()))]
+    return [(work, {}, frozenset()) for work in works if isinstance(work, Graph)]
+
+
 def _has_storage_types(graph: Graph) -> bool:
     """Whether a value of the graph has a type without arithmetic."""
     values = [*(i.value for i in graph.inputs), *(v for node in graph.nodes for v in node.outputs)]
@@ -310,10 +322,10 @@ def with_settings(
     frozen: Set[int],
 ) -> Any:  # fmt: skip
     """Return the result of ``make`` under ``settings``."""
-    return _where(settings, lambda: make(graph, aliases, threads, frozen))
+    return where(settings, lambda: make(graph, aliases, threads, frozen))
 
 
-def _where(settings: Mapping[str, object], work: Callable[[], object]) -> Any:
+def where(settings: Mapping[str, object], work: Callable[[], object]) -> Any:
     """Run ``work()`` in a separate context, whose settings end with it even after Ctrl-C."""
 
     def run() -> Any:

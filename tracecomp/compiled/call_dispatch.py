@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from itertools import takewhile
 from typing import Any
 from weakref import WeakSet
@@ -14,22 +13,22 @@ from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
 from tracecomp.base.locks import Lock
 from tracecomp.base.user_warnings import warn_user
-from tracecomp.compiled import stance
-from tracecomp.compiled.backends import BACKENDS, Make, with_settings
+from tracecomp.compiled import background, stance
+from tracecomp.compiled.backends import BACKENDS
+from tracecomp.compiled.background import Job
 from tracecomp.compiled.budget import Budget
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.native_call import call_code
 from tracecomp.compiled.parts import Parts
+from tracecomp.compiled.planning import Planner
 from tracecomp.compiled.recompile_policy import RecompilePolicy
 from tracecomp.compiled.replay import Arguments, Plan
 from tracecomp.compiled.sampled_verification import Verifier
 from tracecomp.eager.modes import asks_for_eager, modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.capture import Refusal
-from tracecomp.record.dynamic_shapes.generalize import Sized
 from tracecomp.record.pytree import Leaves, flatten_call
 from tracecomp.record.recording import Recording, SeenValue
-from tracecomp.runtime.malloc import return_unused
 
 
 class CallDispatcher:
@@ -44,7 +43,7 @@ class CallDispatcher:
 
     def __init__(
         self, fn: Any, fullgraph: bool, threads: int | None, backend: str, dynamic: bool | None, fast_math: bool,
-        checked: bool, disable: bool,
+        checked: bool, disable: bool, wait: bool,
     ) -> None:  # fmt: skip
         if backend not in BACKENDS:
             raise ValueError(f"compile(): backend must be one of {', '.join(BACKENDS)}, got {backend!r}")
@@ -55,6 +54,7 @@ class CallDispatcher:
         self.dynamic = dynamic
         self.fast_math = fast_math
         self.checked = checked
+        self.waits = wait
         self.entries: list[Entry] = []
         self.eager_because = "disable=True" if disable else None
         self.parts: Parts | None = None
@@ -62,6 +62,8 @@ class CallDispatcher:
         self._recompile = RecompilePolicy(fn, fullgraph, dynamic, self._new_budget())
         self._name = self._recompile.name
         self._lock = Lock()
+        settings = {k: True for k, asked in (("fast_math", fast_math), ("check", checked)) if asked}
+        self._planner = Planner(backend, threads, settings, wait, self._alike, self._recompile, self._lock)
         self._chain: list[Any] = []
         self._ended = 0  # objects of recordings that are gone
         self._verifier: Verifier | None = None
@@ -114,8 +116,11 @@ class CallDispatcher:
             if policy.needs_inputs(entry):
                 reason = reason or "numbers it reads become inputs"
                 continue
-            if not (_is_ready(entry, leaves) or policy.allows_program(entries, entry)):
-                return policy.budget.eagerly(self.fn, args, kwargs, entry.rent)
+            if not entry.is_ready(leaves):
+                if entry.job is None and not policy.allows_program(entries, entry):
+                    return policy.budget.eagerly(self.fn, args, kwargs, entry.rent)
+                if (job := self._planner.awaited(entry, leaves)) is not None:
+                    return self._meanwhile(job, args, kwargs)
             held, found = self._run(entry, leaves, (args, kwargs))
             if held == len(recording.predicates):  # the call is done
                 self._fitted(entry, leaves)
@@ -142,7 +147,7 @@ class CallDispatcher:
 
     def _run(self, entry: Entry, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
         """Call the plan of ``entry``, as one event if a profile is active."""
-        if not _is_ready(entry, leaves):
+        if not entry.is_ready(leaves):
             with self._recompile.budget.spending():
                 self._plan(entry).prepare(leaves)
         plan = self._plan(entry)
@@ -152,19 +157,30 @@ class CallDispatcher:
         with profiler.record_function(f"compiled {self._name}"):
             return plan.call(leaves, given)
 
-    def _plan(self, entry: Entry) -> Plan:
-        if entry.plan is None:
-            with self._lock:
-                if entry.plan is None:
-                    return_unused()
-                    entry.plan = Plan(entry.recording, *self._how())
-        return entry.plan
+    def _meanwhile(self, job: Job, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+        """Make a call whose program is being compiled, or cannot be."""
+        if job.error and self.eager_because is None:
+            self._stay_eager(job)
+        return job.eagerly(self.fn, args, kwargs)
 
-    def _how(self) -> tuple[Make, int | None, Callable[[Any], Any]]:
-        """Further arguments of plans."""
-        make = BACKENDS[self.backend]
-        chosen = {k: True for k, asked in (("fast_math", self.fast_math), ("check", self.checked)) if asked}
-        return partial(with_settings, chosen, make) if chosen else make, self.threads, self._alike()
+    def _stay_eager(self, job: Job) -> None:
+        """Run all calls eagerly, because a program cannot be compiled."""
+        self.eager_because = background.failed(job)
+        self.__call__ = self.fn
+
+    def wait(self) -> None:
+        """Return when the programs of all calls recorded so far are compiled and loaded.
+
+        Until then, calls run eagerly: large programs are compiled in another process.
+        """
+        for entry in self.entries:
+            if (failed := self._planner.wait(entry)) is not None:
+                return self._stay_eager(failed)
+        for part in () if self.parts is None else self.parts.used():
+            part.wait()
+
+    def _plan(self, entry: Entry) -> Plan:
+        return self._planner.plan(entry)
 
     def _fitted(self, entry: Entry, leaves: Leaves) -> None:
         """Try the entry that fitted last first, and without Python, if that is possible.
@@ -255,16 +271,13 @@ class CallDispatcher:
         result, recording = policy.record(self.entries, args, kwargs)
         if isinstance(recording, Recording):
             recording.guards.reads.lifetimes.watch(self._object_ended)
-        kept = policy.keep(self.entries, recording, self._plan_for_sizes)
+        kept = policy.keep(self.entries, recording, self._planner.for_sizes)
         if isinstance(kept, Refusal):
             self._break(kept)
         else:
             self.entries = kept
             self._relink()
         return result
-
-    def _plan_for_sizes(self, recording: Recording, sized: Sized) -> Plan:
-        return Plan(recording, *self._how(), sized)
 
     def _decline(self, reason: str) -> Callable[..., Any]:
         """Return the eager call for one that is not worth a recording or program; after many in a row stop for good."""
@@ -304,11 +317,6 @@ class CallDispatcher:
             how = "as Python between compiled parts" if parts.found else "eagerly, without compiled code"
             cause = f"graph break in {self._name}: {reason.cause}"
             warn_user(cause, f"Its calls now run {how}, which is slower", reason.advice, fn=self.fn)
-
-
-def _is_ready(entry: Entry, leaves: Leaves) -> bool:
-    """Whether a call that ``entry`` fits needs nothing compiled."""
-    return entry.plan is not None and entry.plan.is_ready(leaves)
 
 
 def _is_eager_now() -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.locks import Lock
+from tracecomp.compiled import background
 from tracecomp.compiled.backends import Backend, Interpreted, Make
 from tracecomp.compiled.checked import Checked
 from tracecomp.ir.graph import Graph, Input
@@ -49,6 +50,15 @@ class Made:
         return "for sizes " + ", ".join(f"{low}" if low == high else f"{low} to {high}" for low, high in self.box)
 
 
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The graph of a program that is not compiled yet, planned for a call with ``sizes``."""
+
+    sizes: Sequence[int]
+    box: Box
+    found: Instantiated
+
+
 class SizedBackend:
     """A graph that knows its ``sizes``, compiled for boxes of them as calls come; ``run`` is that of ``at``."""
 
@@ -68,6 +78,7 @@ class SizedBackend:
         self._grown = grown_outputs(graph, sizes)
         self._seen = [{r.value} for r in sizes.conditions.ranges]
         self.made: list[Made] = []
+        self._planned: _Planned | None = None
         self.reasons: dict[str, None] = {}
         self._lock = Lock()
 
@@ -84,8 +95,31 @@ class SizedBackend:
         shapes = [(n, evaluated(self._shapes[n], sizes)) for n in self._grown]
         return SizedRun(self.graph, found, sizes, shapes)
 
+    def begin(self, name: str, sizes: Sequence[int]) -> background.Job | None:
+        """Start to compile the program for these sizes in the background; None where it is better done in place."""
+        with self._lock:
+            planned = self._planned = self._plan(sizes)
+        return background.begin(name, planned.found.graph, self._aliases, self._frozen)
+
+    def make_planned(self) -> None:
+        """Make the program that ``begin`` began."""
+        with self._lock:
+            if self._planned is not None:
+                self._make_from(self._planned)
+
     def _new(self, sizes: Sequence[int]) -> Made:
         """A program for sizes around these, as far as one program can serve them."""
+        planned = self._planned
+        return self._make_from(planned if planned is not None and planned.sizes == sizes else self._plan(sizes))
+
+    def _make_from(self, planned: _Planned) -> Made:
+        found = planned.found
+        made = Made(planned.box, self._make(found.graph, self._aliases, self._threads, self._frozen), found.blocks)
+        self.made = [made, *self.made[: MOST_BOXES - 1]]
+        self._planned = None
+        return made
+
+    def _plan(self, sizes: Sequence[int]) -> _Planned:
         for k, n in enumerate(sizes):
             self._seen[k].add(n)
         box: Box = [self._class(k, n) for k, n in enumerate(sizes)]
@@ -93,16 +127,12 @@ class SizedBackend:
             box = [(n, n) for n in sizes]
         while True:
             try:
-                found = Instantiated(self.graph, self._sizes, box)
-                break
+                return _Planned(sizes, box, Instantiated(self.graph, self._sizes, box))
             except NotSized as reason:
                 if all(low == high for low, high in box):
                     raise
                 self.reasons[str(reason)] = None
                 box = _smaller(box, sizes, reason.only)
-        made = Made(box, self._make(found.graph, self._aliases, self._threads, self._frozen), found.blocks)
-        self.made = [made, *self.made[: MOST_BOXES - 1]]
-        return made
 
     def _class(self, k: int, n: int) -> tuple[int, int]:
         """The sizes to make a program for: up to the next of 3, 4, 6, 8, ..., and of one that grows twice as many."""
@@ -198,4 +228,4 @@ def _with_room(array: Array, given: Input) -> Array:
     return found
 
 
-Runner = Backend | SizedRun
+Runner = Backend | SizedRun | background.Later

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from tracecomp.compiled import background
+from tracecomp.compiled.background import Job
 from tracecomp.compiled.budget import Rent
 from tracecomp.compiled.native_call import fast_record
-from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.replay import Plan, forward_of
 from tracecomp.compiled.state_rows import StateCheck
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording
@@ -16,18 +18,38 @@ from tracecomp.runtime.call import Code, take_calls
 
 @dataclass
 class Entry:
-    """A recording in use. ``follows``: numbers that Python read were followed where possible.
-    ``told``: the count of served calls at the last ``newly_served``. ``ends``: objects that were gone when ``fast`` was
-    written."""
+    """A recording in use.
+
+    ``follows``: numbers that Python read were followed where possible. ``job`` compiles a program of it in the
+    background; ``made`` says how it did. ``told``: the count of served calls at the last ``newly_served``. ``ends``:
+    objects that were gone when ``fast`` was written.
+    """
 
     recording: Recording
     follows: bool
     plan: Plan | None = None
+    job: Job | None = None
     fast: tuple[Any, ...] | None = None
     rent: Rent = field(default_factory=Rent)
     slow_calls: int = 0
     told: int = 0
     ends: int = 0
+    made: str = ""
+
+    @property
+    def says(self) -> str:
+        """Say whether its program is, or was, compiled in the background, and what calls did meanwhile."""
+        return self.made if self.job is None else self.job.says
+
+    def is_ready(self, leaves: Leaves) -> bool:
+        """Whether a call that fits needs nothing compiled."""
+        return self.plan is not None and self.plan.is_ready(leaves)
+
+    def begin(self, leaves: Leaves) -> Job | None:
+        """Start to compile the program of a call in the background; None for one that is better compiled in place."""
+        if self.plan is None:
+            return background.begin(self.recording.graph.name, *forward_of(self.recording))
+        return self.plan.begin(leaves)
 
     def write_record(self, leaves: Leaves, code: Code) -> None:
         """Have native code serve calls like this one, which has just fitted the plan, if that is possible."""

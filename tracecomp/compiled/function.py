@@ -35,9 +35,9 @@ class Compiled(CallDispatcher):
     def __init__(
         self, fn: Any, *, fullgraph: bool = False, threads: int | None = None, backend: str = "native",
         dynamic: bool | None = None, fast_math: bool = False, disable: bool = False, checked: bool = False,
-        verify: str | int | None = None, mismatch: str = "raise",
+        verify: str | int | None = None, mismatch: str = "raise", wait: bool = False,
     ) -> None:  # fmt: skip
-        super().__init__(fn, fullgraph, threads, backend, dynamic, fast_math, checked, disable)
+        super().__init__(fn, fullgraph, threads, backend, dynamic, fast_math, checked, disable, wait)
         if verify is not None:
             self.__call__ = self._verifier = Verifier(self, verify, mismatch)
         if not hasattr(fn, "state_dict"):
@@ -58,7 +58,7 @@ class Compiled(CallDispatcher):
         """Compiles other functions with the options of this one."""
         return partial(
             Compiled, fullgraph=self.fullgraph, threads=self.threads, backend=self.backend, dynamic=self.dynamic,
-            fast_math=self.fast_math, checked=self.checked,
+            fast_math=self.fast_math, checked=self.checked, wait=self.waits,
         )  # fmt: skip
 
     @property
@@ -158,7 +158,8 @@ class Compiled(CallDispatcher):
             for entry in self.entries:
                 if entry.recording.guards.miss(structure, leaves) is None:
                     return self._plan(entry).profile(leaves, calls)
-            self(*args, **kwargs)
+            with config.override(wait=True):
+                self(*args, **kwargs)
         raise RuntimeError(f"profile(): {self._name} was not compiled: {self.eager_because or self.misses[-1:]}")
 
 
@@ -181,6 +182,7 @@ def compile(
     checked: bool = False,
     verify: str | int | None = None,
     mismatch: str = "raise",
+    wait: bool = False,
 ) -> Any:
     """Record ``model`` (a function or module) in its first call and run it natively when a call fits; also a decorator.
 
@@ -192,6 +194,9 @@ def compile(
     every access and result of compiled programs, which then are slow (docs/testing.md): its findings raise CheckError,
     state being as before the call. ``mode`` and ``options`` are PyTorch's and change nothing here.
 
+    Large programs are compiled in another process. Calls run eagerly meanwhile, with the same results. With
+    ``wait=True`` they wait for the compiler; ``compiled.wait()`` returns when everything recorded so far is compiled.
+
     ``verify`` compares calls with eager ones, results and state: ``"first"`` the first that runs from a recording, a
     number every so many calls; TRACECOMP_CHECK=calls:100 does so for all functions. WrongResult where bits differ; with
     ``mismatch="warn"`` a warning.
@@ -201,11 +206,11 @@ def compile(
     if model is None:
         return partial(
             compile, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
-            disable=disable, checked=checked, verify=verify, mismatch=mismatch,
+            disable=disable, checked=checked, verify=verify, mismatch=mismatch, wait=wait,
         )  # fmt: skip
     return Compiled(
         model, fullgraph=fullgraph, threads=threads, backend=backend, dynamic=dynamic, fast_math=fast_math,
-        disable=disable, checked=checked, verify=verify, mismatch=mismatch,
+        disable=disable, checked=checked, verify=verify, mismatch=mismatch, wait=wait,
     )  # fmt: skip
 
 

@@ -14,8 +14,10 @@ import numpy as np
 
 from tracecomp.base.errors import TracecompError
 from tracecomp.base.interrupts import uninterrupted
+from tracecomp.compiled import background
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make, Native
+from tracecomp.compiled.background import Job, Later
 from tracecomp.compiled.checked import Checked
 from tracecomp.compiled.dynamic_shapes import Runner, SizedBackend, grown_outputs
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
@@ -41,16 +43,17 @@ _new = Tensor._wrap
 class Plan:
     """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was.
 
-    ``sized`` is what serves more sizes than those of the recording. ``seconds`` is what making the code of the forward
-    graph took.
+    ``sized`` is what serves more sizes than those of the recording. Without ``waits``, the backward graph may be
+    compiled in the background. ``seconds`` is what making the code of the forward graph took.
     """
 
     def __init__(
         self, recording: Recording, make: Make, threads: int | None, compile: Callable[[Any], Any],
-        sized: Sized | None = None,
+        sized: Sized | None = None, waits: bool = True,
     ) -> None:  # fmt: skip
         self.recording = recording
         self.sized = sized
+        self._waits = waits
         self._make = make
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
@@ -59,7 +62,8 @@ class Plan:
         self._states = [b.ref for b in inputs if b.kind == "state"]
         self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
         grown = frozenset() if recording.sizes is None or sized is None else grown_outputs(graph, recording.sizes)
-        self._aliases = [(out, i) for out, i in aliases_of(recording).items() if out not in grown]
+        _, aliases, frozen = forward_of(recording)
+        self._aliases = [(out, i) for out, i in aliases.items() if out not in grown]
         in_place = {out for out, _ in self._aliases} | grown
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
         self.kept = kept_outputs(self.types)
@@ -67,11 +71,11 @@ class Plan:
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
         start = time.perf_counter()
-        self.forward = self._backend(graph, dict(self._aliases), frozen_inputs(recording))
+        self.forward = self._backend(graph, dict(self._aliases), frozen)
         self.seconds = time.perf_counter() - start
         self._checked = isinstance(self.forward, Checked)
         self.frozen: list[Tensor] = self._frozen(self.forward)
-        self._backward: Backend | SizedBackend | None = None
+        self._backward: Backend | SizedBackend | Later | None = None
         self._compile = compile
         self.again: Any = None
 
@@ -106,7 +110,7 @@ class Plan:
         ]  # fmt: skip
 
     @property
-    def backends(self) -> list[Backend | SizedBackend]:
+    def backends(self) -> list[Backend | SizedBackend | Later]:
         """The backends of the forward graph and, once needed, of the backward graph."""
         return [self.forward] if self._backward is None else [self.forward, self._backward]
 
@@ -127,6 +131,21 @@ class Plan:
         if self.sized is not None:
             self.program(self.sized.guard.sizes(leaves))
 
+    def begin(self, leaves: Leaves) -> Job | None:
+        """Start to compile the program for the sizes of a call in the background."""
+        assert self.sized is not None and isinstance(self.forward, SizedBackend)
+        return self.forward.begin(self.recording.graph.name, self.sized.guard.sizes(leaves))
+
+    def make_begun(self) -> None:
+        """Make the program that ``begin`` began."""
+        if isinstance(self.forward, SizedBackend):
+            self.forward.make_planned()
+
+    def wait(self) -> None:
+        """Wait for the backward program, if it is being compiled in the background."""
+        if isinstance(self._backward, Later):
+            self._backward = self._backward.latest(waits=True)
+
     def program(self, sizes: Sequence[int] | None = None) -> Runner:
         """The backend of the forward graph for the ``sizes`` of a call."""
         return _at(self.forward, sizes)
@@ -135,7 +154,11 @@ class Plan:
         """The compiled backward graph, compiled when first needed, for the ``sizes`` of a call."""
         if self._backward is None:
             assert self.recording.split is not None
-            self._backward = self._backend(self.recording.split.backward, {}, frozenset())
+            graph = self.recording.split.backward
+            job = None if self._waits or self.sized else background.begin(graph.name, graph, {}, frozenset())
+            self._backward = Later(graph, job, self._backend) if job else self._backend(graph, {}, frozenset())
+        if isinstance(self._backward, Later):
+            self._backward = self._backward.latest()
         return _at(self._backward, sizes)
 
     def differentiable(self) -> Any:
@@ -315,7 +338,12 @@ class Plan:
         return results
 
 
-def _at(backend: Backend | SizedBackend, sizes: Sequence[int] | None) -> Runner:
+def forward_of(recording: Recording) -> tuple[Graph, Mapping[int, int], Set[int]]:
+    """The forward graph, the outputs that are inputs' memory, and the inputs that are likely to stay the same."""
+    return recording.graph, aliases_of(recording), frozen_inputs(recording)
+
+
+def _at(backend: Backend | SizedBackend | Later, sizes: Sequence[int] | None) -> Runner:
     """The runner of a call with ``sizes``."""
     return backend if sizes is None or not isinstance(backend, SizedBackend) else backend.at(sizes)  # type: ignore[return-value]
 

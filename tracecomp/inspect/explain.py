@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from tracecomp.base import config
 from tracecomp.compiled.backends import Backend, Hosted, Native
+from tracecomp.compiled.background import Later
 from tracecomp.compiled.checked import Checked
 from tracecomp.compiled.dynamic_shapes import SizedBackend
 from tracecomp.compiled.entry import Entry
@@ -62,7 +64,8 @@ def explained(compiled: Compiled, args: tuple[object, ...], kwargs: Mapping[str,
         for _ in range(SETTLING if args or kwargs else 0):
             if chosen is not None or compiled.parts is not None or compiled.eager_because is not None:
                 break
-            compiled(*args, **kwargs)
+            with config.override(wait=True):
+                compiled(*args, **kwargs)
             chosen = _fitting(compiled, structure, leaves)
     # Costs are measured for the recording of these arguments; the others are only named.
     recordings = tuple(_recording(compiled, e, leaves if e is chosen else None) for e in compiled.entries)
@@ -102,7 +105,7 @@ def _recording(compiled: Compiled, entry: Entry, leaves: Leaves | None) -> Recor
         guards=tuple(guard.explain() for guard in recording.guards.list),
         operators=dict(Counter(n.op.name for n in graph.live_nodes()).most_common()),
         graphs=tuple(_graphs(recording, plan, leaves)) if plan is not None else (),
-        says=plan.says if plan is not None else "",
+        says="; ".join(text for text in (plan.says if plan is not None else "", entry.says) if text),
     )
 
 
@@ -119,7 +122,7 @@ def _graphs(recording: Recording, plan: Plan, leaves: Leaves | None) -> Iterator
 
 
 def graph_facts(
-    backend: Backend, phase: str, call: tuple[Plan, Sequence[Any]] | None, not_measured: str = ""
+    backend: Backend | Later, phase: str, call: tuple[Plan, Sequence[Any]] | None, not_measured: str = ""
 ) -> GraphFacts:
     """Return the facts about a graph; ``call`` is a plan and arguments to measure it with."""
     nodes = len(list(backend.graph.live_nodes()))

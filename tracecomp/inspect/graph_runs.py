@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import config
-from tracecomp.compiled.backends import Hosted, Interpreted, Make
+from tracecomp.compiled.backends import Hosted, Interpreted
 from tracecomp.compiled.budget import Unlimited
 from tracecomp.compiled.function import Compiled
 from tracecomp.compiled.graph_bisection import NativeProgram, run_native
@@ -104,13 +104,10 @@ class Noted(Unhurried):
     """A compiled function whose graphs run in the interpreter; ``runs`` are those of it and of its parts."""
 
     def __init__(self, fn: object, runs: list[GraphRun] | None = None, **options: Any) -> None:
-        super().__init__(fn, **options)
-        self.backend = "interpret"
+        super().__init__(fn, backend="interpret", **options)
         self.quiet = True
         self.runs: list[GraphRun] = [] if runs is None else runs
-
-    def _how(self) -> tuple[Make, int | None, Callable[[Any], Compiled]]:
-        return partial(_Noting, self.runs), self.threads, self._alike()
+        self._planner.make = partial(_Noting, self.runs)
 
     def _alike(self) -> Callable[[Any], Compiled]:
         return partial(Noted, runs=self.runs, threads=self.threads, dynamic=self.dynamic)

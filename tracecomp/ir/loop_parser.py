@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from tracecomp.base.errors import FAILURES
 from tracecomp.ir.index import Atom, Computed, FloorDiv, Index, Mod, Var
 from tracecomp.ir.loops import (
     Acc,
@@ -41,6 +42,8 @@ _NAME = re.compile(r"[%A-Za-z_][\w.]*")
 _NUMBER = re.compile(r"-?(?:inf|nan|True|False|\d+(?:\.\d*)?(?:[eE][-+]?\d+)?)")
 _OPERATOR = re.compile(r"\+|-|\*|/|==|!=|<=|>=|<|>")
 _WORDS = {"store": "", "stream alone": "alone", "stream": "always"}
+_FAILURES = sorted(FAILURES, key=len, reverse=True)
+"""The kinds of failures, the longest names first: some begin with a shorter one."""
 _UNTIL_BRACKET = re.compile(r"[^(]+")
 _INTEGER = re.compile(r"-?\d+")
 _LOOP = re.compile(r"(serial|parallel|opportunistic|tile|vector) (\w+) < (\d+):")
@@ -355,7 +358,9 @@ class _KernelLines(Lines):
         condition = t.expr()
         if not t.accept(" else "):
             return Check(condition)
-        failure = t.name()
+        failure = next((name for name in _FAILURES if t.accept(name)), None)
+        if failure is None:
+            self.fail("no such failure")
         return Check(condition, failure, t.expr() if t.accept(", ") else None)
 
     @staticmethod

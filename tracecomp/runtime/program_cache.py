@@ -13,9 +13,12 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -71,10 +74,12 @@ def key_of(
     aliases: Mapping[int, int] | None = None,
     frozen: Set[int] = frozenset(),
     counted: bool = False,
+    text: str | None = None,
 ) -> str:
     """The key of the program of ``graph``, with schedules for ``machine``.
 
-    It includes source lines if a failed index check would name them. ``counted``: for any number of elements.
+    It includes source lines if a failed index check would name them. ``counted``: for any number of elements. ``text``
+    is the printed graph, if the caller has it.
     """
     digest = hashlib.sha256()
     for i in graph.inputs:
@@ -83,7 +88,9 @@ def key_of(
     checked = [n for n in graph.nodes if n.op.kind in ("gather", "scatter") and n in graph.origin]
     lines = [str(graph.origin[n].source) for n in checked]
     settings = (sorted((aliases or {}).items()), sorted(frozen), counted, config.code_key(), machine, _sources())
-    return compiler.key_of(repr((print_graph(graph), lines, digest.hexdigest(), settings)), compiler.host_target())
+    return compiler.key_of(
+        repr((text or print_graph(graph), lines, digest.hexdigest(), settings)), compiler.host_target()
+    )
 
 
 def image_of(graph: Graph, machine: object, make: Callable[[], Image], counted: bool = False) -> Image:
@@ -97,9 +104,27 @@ def image_of(graph: Graph, machine: object, make: Callable[[], Image], counted: 
     return image
 
 
+_given: ContextVar[Mapping[str, bytes]] = ContextVar("tracecomp_given_programs", default=MappingProxyType({}))
+
+
+@contextmanager
+def given(programs: Mapping[str, bytes]) -> Iterator[None]:
+    """Load the entries ``programs``, too, in a block."""
+    token = _given.set(programs)
+    try:
+        yield
+    finally:
+        _given.reset(token)
+
+
+def holds(key: str) -> bool:
+    """Whether there is an entry under ``key``."""
+    return object_cache.read(key) is not None
+
+
 def load(key: str) -> Stored | None:
     """The entry under ``key``, if any."""
-    data = object_cache.read(key)
+    data = _given.get().get(key) or object_cache.read(key)
     return None if data is None else Stored.from_bytes(data)
 
 

@@ -213,7 +213,7 @@ def _compiled(call: Callable[..., object]) -> Callable[[Sequence[Array]], list[A
     def run(arrays: Sequence[Array]) -> list[Array]:
         shapes = tuple(array.shape for array in arrays)
         if shapes not in kept and len(kept) < MOST_SHAPES:
-            kept[shapes] = tracecomp.compile(lambda *tensors: call(*tensors), dynamic=False)
+            kept[shapes] = tracecomp.compile(lambda *tensors: call(*tensors), dynamic=False, wait=True)
         with no_grad():
             return _arrays(kept.get(shapes, call)(*[Tensor._wrap(array) for array in arrays]))
 

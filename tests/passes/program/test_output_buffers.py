@@ -109,6 +109,70 @@ def test_a_result_reads_the_state_that_its_own_kernel_overwrites(name: str, rows
                 np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-5)
 
 
+def moment(p: Any, m: Any, x: Any, axis: int) -> Any:
+    """An optimizer's step on a summed gradient."""
+    gradient = x.sum(axis)
+    m.mul_(0.9).add_(gradient, alpha=0.1)
+    p.sub_(0.1 * m / (m.abs().sqrt() + 0.5))
+    return gradient.mean()
+
+
+def summed_too(p: Any, m: Any, x: Any, axis: int) -> Any:
+    """The sum reads the state that its result replaces."""
+    gradient = (x * p.unsqueeze(axis)).sum(axis)
+    p.sub_(gradient * 0.1)
+    return m.add_(gradient).sum()
+
+
+def read_in_two_passes(p: Any, m: Any, x: Any, axis: int) -> Any:
+    """Results of a first and of a second sum read one state, which the first replaces."""
+    mean = x.mean(axis)
+    spread = (x - mean.unsqueeze(axis)).square().sum(axis)
+    m.copy_(p * spread)
+    p.sub_(mean)
+    return p.sum()
+
+
+def exchanged(p: Any, m: Any, x: Any, axis: int) -> Any:
+    total = x.sum(axis)
+    first, second = p + total, m - total
+    p.copy_(second)
+    m.copy_(first)
+    return total.sum()
+
+
+def shown(p: Any, m: Any, x: Any, axis: int) -> Any:
+    """The old state is a result, too."""
+    old = p * 1
+    p.copy_(p * 0.5 + x.sum(axis))
+    return old.sum(), old + m.add_(x.amax(axis))
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("others", [1, 2, 7, 300])
+@pytest.mark.parametrize("count", [1, 3, 17, 64, 257])
+@pytest.mark.parametrize("program", [moment, summed_too, read_in_two_passes, exchanged, shown])
+def test_results_of_sums_replace_state(program: Callable[..., Any], count: int, others: int, axis: int) -> None:
+    shape = (others, count) if axis == 0 else (count, others)
+    calls = [np.random.default_rng(n).standard_normal(shape).astype(np.float32) for n in range(4)]
+    left = []
+    runs = [by_numpy(program), program, *(tracecomp.compile(program, threads=n) for n in (1, 2))]
+    for run in runs:
+        p, m, found = tracecomp.linspace(-1, 1, count), tracecomp.linspace(2, 1, count), []
+        for x in calls:
+            result = run(p, m, tracecomp.tensor(x), axis)
+            found += [t.numpy().copy() for t in ((*result, p, m) if isinstance(result, tuple) else (result, p, m))]
+        left.append(found)
+    for reference, eager, *compiled in zip(*left, strict=True):
+        np.testing.assert_allclose(eager, reference, rtol=1e-3, atol=1e-4)
+        for each in compiled:
+            np.testing.assert_array_equal(each, eager)
+    if program is moment:
+        found = [call.kernel.name for call in runs[-1].entries[0].plan.forward.steps()]
+        assert not any("copy" in name for name in found), found
+
+
 @pytest.mark.parametrize("rows", [3, 40])
 def test_a_carry_is_read_by_the_kernel_that_overwrites_it(rows: int) -> None:
     def solve(x: Any) -> Any:

@@ -286,11 +286,12 @@ class _Builder:
                 block.stmts.append(self.params.store(value, offset, expr))
 
     def _store_rows(self, block: Block) -> None:
-        """Row results: stored in the row statements of the first pass in which they are ready."""
-        for value in self.stored:
-            node = value.node
-            assert node is not None
-            if self._is_row(node) and self.ready[node] == self.number:
-                position = unravel(self.row, value.shape)
-                expr = cast(self.evaluator.read(value, position), value.dtype)
-                block.stmts.append(self.params.store(value, linear(position, value.shape), expr))
+        """Store row results, in the row statements of the first pass in which they are ready.
+
+        All are evaluated first: a result may overwrite an operand of another.
+        """
+        ready = [v for v in self.stored if v.node and self._is_row(v.node) and self.ready[v.node] == self.number]
+        places = [unravel(self.row, value.shape) for value in ready]
+        found = [cast(self.evaluator.read(value, at), value.dtype) for value, at in zip(ready, places, strict=True)]
+        for value, at, expr in zip(ready, places, found, strict=True):
+            block.stmts.append(self.params.store(value, linear(at, value.shape), expr))

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.ir.op import Imperative
+from tracecomp.ir.op import Imperative, Reduced
 from tracecomp.passes.cost.machine import Machine
-from tracecomp.passes.fusion.access import buffer_of, reads_aligned
+from tracecomp.passes.fusion.access import buffer_of, is_transparent, reads_aligned
 from tracecomp.passes.fusion.groups import Group, Partition
 from tracecomp.passes.fusion.members import values_read, with_rematerialized
 from tracecomp.passes.nests.scalar_exprs import DIVISIONS
@@ -43,7 +43,8 @@ class OutputBuffers:
 def output_buffers(
     graph: Graph, partition: Partition, aliases: Mapping[int, int], machine: Machine, within: bool
 ) -> OutputBuffers:
-    """Choose the memory of results. ``aliases[o] = i`` says that output ``o`` is the memory of input ``i``.
+    """Choose the memory of results.
+
     ``aliases[o] = i`` says that output ``o`` is the memory of input ``i``.
 
     ``within`` says that the graph is a body, whose results others read.
@@ -142,10 +143,52 @@ class _Search:
             return True
         if group.kind == "imperative":
             return _changes_in_place(group.nodes[0], target)
-        # A reduction reads whole rows before it stores, and would have overwritten some elements.
-        return not group.has_reduction and all(
+        if group.has_reduction and not self._replaces_in_one_pass(value, group, target):
+            return False
+        return all(
             reads_aligned(v, target, inside, self.partition.materialized_views) for v in self.partition.stored[group]
         )
+
+    def _replaces_in_one_pass(self, value: Value, group: Group, target: Value) -> bool:
+        """Whether a kernel with reductions reads ``target`` only in the pass that stores ``value``.
+
+        All results of a pass are evaluated before the first is stored (``nests/loop_nest.py``). An optimizer's step on
+        a summed gradient is such a kernel.
+        """
+        whole = with_rematerialized(group, self.partition)
+        members, level = set(whole.nodes), dict[Node, int]()
+        read: set[Node] = set()  # nodes that depend on ``target``, without a sum in between
+        for node in whole.nodes:
+            operands = [p for v in node.inputs for p in self._sources(v, members)]
+            inner = [p for p in operands if isinstance(p, Node)]
+            reads = target in operands or not read.isdisjoint(inner)
+            is_sum = isinstance(node.op.loop, Reduced)
+            if reads and is_sum:
+                return False
+            if reads:
+                read.add(node)
+            level[node] = max((level[p] for p in inner), default=0) + is_sum
+        assert value.node is not None
+        rows = whole.per_row | {n for n in members if isinstance(n.op.loop, Reduced)}
+        readers = read & {v.node for v in self.partition.stored[group]}
+        # Later passes may keep rows of other values in the memory of full results.
+        in_place = value.node in rows or level[value.node] == 0
+        return in_place and all((n in rows, level[n]) == (value.node in rows, level[value.node]) for n in readers)
+
+    def _sources(self, value: Value, members: Set[Node]) -> list[Node | Value]:
+        """The members of a kernel, and the values in memory, that reading ``value`` reads, through views."""
+        found: list[Node | Value] = []
+        stack = [value]
+        while stack:
+            at = stack.pop()
+            node = at.node
+            if node is not None and node in members:
+                found.append(node)
+            elif node is not None and is_transparent(node, self.partition.materialized_views):
+                stack.extend(node.inputs)
+            else:
+                found.append(at)
+        return found
 
     def _last_check(self) -> int:
         """The place of the last kernel group that may be the first to raise.

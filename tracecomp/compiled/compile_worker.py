@@ -1,0 +1,113 @@
+"""The worker process of ``background``: it receives graphs as text, and sends back compiled programs."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Set
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from typing import Any
+
+from tracecomp.base import config
+from tracecomp.compiled.backends import Native
+from tracecomp.ir.graph import Graph, Origin
+from tracecomp.ir.parser import parse_graph
+from tracecomp.ir.printer import is_literal, print_graph
+from tracecomp.passes.cost.machine import host
+from tracecomp.runtime import program_cache
+
+IDLE_SECONDS = 60.0
+"""Time without work after which the process ends, to free its memory."""
+_WATCH_SECONDS = 0.5
+"""Time between two checks that the parent process runs."""
+NICE = 5
+"""Added to the niceness of the process: the program itself comes first."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """A graph to compile, as text and with the origins of its nodes, and the other arguments of ``backends.Native``.
+
+    ``settings`` are those that change code, and the folder of the cache.
+    """
+
+    key: str
+    text: str
+    origins: tuple[Origin, ...]
+    aliases: Mapping[int, int]
+    frozen: Set[int]
+    settings: Mapping[str, Any]
+
+    @staticmethod
+    def of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> Request:
+        """The request for ``graph`` under the current settings."""
+        settings = {**dict(config.code_key()), "cache_dir": config.current().cache_dir}
+        text = print_graph(graph)
+        key = program_cache.key_of(graph, host(), aliases, frozen, text=text)
+        return Request(key, text, tuple(_origins(graph)), aliases, frozen, settings)
+
+    def graph(self) -> Graph:
+        """The graph again."""
+        graph, origins = parse_graph(self.text), iter(self.origins)
+        for node_of in _owners(graph):
+            node_of.origin.update((n, next(origins)) for n in node_of.nodes if not is_literal(n))
+        return graph
+
+
+def _owners(graph: Graph) -> Iterator[Graph]:
+    """``graph`` and the bodies in it, in the order of the text."""
+    yield graph
+    for node in graph.nodes:
+        for _, value in sorted(node.attrs.items()):
+            if isinstance(value, Graph):
+                yield from _owners(value)
+
+
+def _origins(graph: Graph) -> Iterator[Origin]:
+    for owner in _owners(graph):
+        yield from (owner.origin.get(node, Origin()) for node in owner.nodes if not is_literal(node))
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A compiled program, as ``program_cache.Stored`` writes it; or why it failed.
+
+    Without either, this process would make another program, because its sources, libraries or machine differ.
+    """
+
+    program: bytes = b""
+    error: str = ""
+
+
+def main(descriptor: int) -> None:
+    """Answer requests until the other process closes the connection or ends, or has none for a while."""
+    os.nice(NICE)
+    threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
+    with Connection(descriptor) as connection:
+        while connection.poll(IDLE_SECONDS):
+            try:
+                request = connection.recv()
+            except EOFError:
+                return
+            connection.send(_answer(request))
+
+
+def _end_with(parent: int) -> None:
+    """End the process, also in the middle of a compilation, when its parent has ended."""
+    while os.getppid() == parent:
+        time.sleep(_WATCH_SECONDS)
+    os._exit(0)
+
+
+def _answer(request: Request) -> Answer:
+    with config.override(**request.settings):
+        graph = request.graph()
+        if program_cache.key_of(graph, host(), request.aliases, request.frozen) != request.key:
+            return Answer()
+        try:
+            made = Native(graph, request.aliases, None, request.frozen)
+        except Exception as error:  # of the compiler: reported in the other process
+            return Answer(error=f"{type(error).__name__}: {error}")
+    return Answer(program_cache.Stored(made.executable.image, made.places).to_bytes())
