@@ -13,6 +13,7 @@ from tests.compiled.frozen_values import unguarded
 from tracecomp import nn
 from tracecomp.base import config
 from tracecomp.base.errors import WrongResult
+from tracecomp.compiled.call_dispatch import CallDispatcher
 from tracecomp.compiled.sampled_verification import Verifier
 from tracecomp.passes.graph import algebra
 
@@ -44,6 +45,34 @@ def test_state_goes_on_as_if_nothing_was_compared(verify: Any) -> None:
         run = torch.compile(step, **options)
         found.append(([run(x).item() for _ in range(6)], step.calls))
     assert found[0] == found[1]
+
+
+def test_calls_after_a_comparison_are_native(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = torch.linspace(-1, 1, 12).reshape(3, 4)
+    model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 1))
+    optimizer = torch.optim.Adam(model.parameters())
+
+    def step(x: Any) -> Any:
+        optimizer.zero_grad()
+        loss = model(x).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    run = torch.compile(step, verify=50)
+    for _ in range(100):
+        run(x)
+    served = []
+    in_python = CallDispatcher._run
+
+    def noted(*args: Any) -> Any:
+        served.append(args)
+        return in_python(*args)
+
+    monkeypatch.setattr(CallDispatcher, "_run", noted)
+    for _ in range(10):
+        run(x)
+    assert not served
 
 
 def test_after_the_first_call_nothing_stands_in_between() -> None:

@@ -15,7 +15,7 @@ from tests.autograd.doubled import Double
 from tracecomp import nn
 from tracecomp.base.errors import CaptureError
 from tracecomp.compiled.differences import differ_often, difference
-from tracecomp.compiled.program_state import ProgramState, TensorState
+from tracecomp.compiled.program_state import ProgramState, SavedState, TensorState
 from tracecomp.inspect import compare
 from tracecomp.inspect.derivatives import differs_from_differences
 from tracecomp.inspect.eager_check import numpy_alone
@@ -70,7 +70,7 @@ def test_nothing_is_left_behind() -> None:
 
 def test_state_is_put_back_in_place() -> None:
     program, x = Program(), torch.randn(6, 4)
-    state = ProgramState({"program": program, "x": x})
+    state = SavedState({"program": program, "x": x})
     weight = program.layer.weight
     before = values(program, x)
     program(x)
@@ -93,7 +93,7 @@ def test_containers_of_other_meanings_are_put_back() -> None:
         order.move_to_end("a")
         heap.append((2, "b"))
 
-    state = ProgramState({"program": program})
+    state = SavedState({"program": program})
     program()
     state.restore()
     assert (counts, [*order], heap) == (Counter("abb"), ["a", "b"], [(1, "a")])

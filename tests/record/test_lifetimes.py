@@ -140,6 +140,31 @@ def test_an_object_whose_container_is_replaced_is_gone_at_once(name: str, genera
     assert Ending.ended == before + 1
 
 
+def _nested(value: object) -> list[Any]:
+    for _ in range(6):
+        value = [value]
+    assert isinstance(value, list)
+    return value
+
+
+@pytest.mark.parametrize("general", [False, True])
+@pytest.mark.parametrize("container", [lambda box: [0.0] * 1000 + [box], _nested], ids=["many", "nested"])
+def test_an_object_deep_in_a_container_is_gone_at_once(container: Callable[[Box], list[Any]], general: bool) -> None:
+    holder = Holder()
+    holder.replace()
+    holder.boxes = container(Ending(2.0))
+
+    def program(holder: Holder, x: Any) -> Any:
+        return x * 2 if len(holder.boxes) else x
+
+    run = torch.compile(lambda x: _with_an_effect(program, holder, x) if general else program(holder, x))
+    for _ in range(4):
+        assert run(torch.ones(1)).item() == 2.0
+    before = Ending.ended
+    holder.boxes = []
+    assert Ending.ended == before + 1
+
+
 def test_an_object_without_weak_references_is_gone_at_once() -> None:
     holder = Holder()
     holder.box = Slotted(2.0)

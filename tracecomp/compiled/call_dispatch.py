@@ -185,10 +185,9 @@ class CallDispatcher:
     def _fitted(self, entry: Entry, leaves: Leaves) -> None:
         """Try the entry that fitted last first, and without Python, if that is possible.
 
-        Its record is made again after 1, 2, 4, ... calls that Python had to serve.
+        Its record is made again if that promises to be worth it.
         """
-        entry.slow_calls += 1
-        again = entry.slow_calls & (entry.slow_calls - 1) == 0
+        again = entry.wants_record()
         if not again and self.entries and self.entries[0] is entry:
             return
         with self._lock:

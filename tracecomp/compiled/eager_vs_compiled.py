@@ -13,7 +13,7 @@ import numpy as np
 from tracecomp.autograd.api import grad
 from tracecomp.base.user_warnings import silenced
 from tracecomp.compiled.differences import TOLERANCE, Difference, changed_in_the_last_place, difference
-from tracecomp.compiled.program_state import BASE, PLAIN, Opaque, ProgramState, TensorState
+from tracecomp.compiled.program_state import BASE, PLAIN, Opaque, ProgramState, SavedState, TensorState
 from tracecomp.eager.grad_fn import FREED
 from tracecomp.eager.modes import enable_grad
 from tracecomp.eager.tensor import Tensor
@@ -216,9 +216,9 @@ class Lockstep:
         self.latest = Outcome()
         self.error: Exception | None = None
 
-    def state(self, call: Call) -> ProgramState:
+    def state(self, call: Call) -> SavedState:
         """The current state."""
-        return ProgramState(self.roots(call))
+        return SavedState(self.roots(call))
 
     def roots(self, call: Call) -> dict[str, Any]:
         fn = getattr(self.fn, "__wrapped__", self.fn)
@@ -236,7 +236,7 @@ class Lockstep:
         """Make the call both ways; where they differ, and where results of earlier calls have changed."""
         return self.compare(call, self.state(call)) + self._kept(self.latest, call)
 
-    def compare(self, call: Call, before: ProgramState) -> list[Mismatch]:
+    def compare(self, call: Call, before: SavedState) -> list[Mismatch]:
         """Make the call both ways from the present state, which is ``before``; where they differ."""
         roots = self.roots(call)
         eager = self.eager = outcome(self.fn, call, roots, self.differentiate)

@@ -15,6 +15,9 @@ from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording
 from tracecomp.runtime.call import Code, take_calls
 
+MANY = 32
+"""Native calls that save at least the time that making a record takes. For a training step, 15 calls save it."""
+
 
 @dataclass
 class Entry:
@@ -22,7 +25,8 @@ class Entry:
 
     ``follows``: numbers that Python read were followed where possible. ``job`` compiles a program of it in the
     background; ``made`` says how it did. ``told``: the count of served calls at the last ``newly_served``. ``ends``:
-    objects that were gone when ``fast`` was written.
+    objects that were gone when ``fast`` was written. ``native_calls``: calls that ``fast`` has served since Python
+    served one. ``slow_calls``: calls that Python has served since ``fast`` last served many.
     """
 
     recording: Recording
@@ -31,6 +35,7 @@ class Entry:
     job: Job | None = None
     fast: tuple[Any, ...] | None = None
     rent: Rent = field(default_factory=Rent)
+    native_calls: int = 0
     slow_calls: int = 0
     told: int = 0
     ends: int = 0
@@ -70,8 +75,22 @@ class Entry:
     def calls(self) -> int:
         """How many calls the recording has served."""
         if self.fast is not None:
-            self.recording.calls += take_calls(self.fast[0])
+            served = take_calls(self.fast[0])
+            self.native_calls += served
+            self.recording.calls += served
         return self.recording.calls
+
+    def wants_record(self) -> bool:
+        """Whether to make the native record again, now that Python has served a call.
+
+        That happens after 1, 2, 4, ... such calls, as the record may not last. One that has served ``MANY`` calls has
+        lasted: what it did not fit changes rarely, such as the mode of a module between epochs. It may fit the next
+        call again, as after a call that is compared with eager, whose state is held twice. If not, it is made again.
+        """
+        self.calls()
+        self.slow_calls = 0 if self.native_calls >= MANY else self.slow_calls + 1
+        self.native_calls = 0
+        return self.slow_calls > 0 and self.slow_calls & (self.slow_calls - 1) == 0
 
     def newly_served(self) -> int:
         """Return the number of calls served since the previous ``newly_served``."""

@@ -15,7 +15,7 @@ from tracecomp.compiled.call_dispatch import CallDispatcher
 from tracecomp.compiled.eager_vs_compiled import Call
 from tracecomp.compiled.kernel_profile import Profile
 from tracecomp.compiled.mismatch_lines import first_difference, in_pieces
-from tracecomp.compiled.program_state import ProgramState
+from tracecomp.compiled.program_state import SavedState
 from tracecomp.compiled.recompile_policy import MAX_UNSETTLED
 from tracecomp.compiled.sampled_verification import Verifier
 from tracecomp.ir.graph import Graph
@@ -81,7 +81,7 @@ class Compiled(CallDispatcher):
         """Why calls were recorded, or made separate programs."""
         return self._recompile.misses
 
-    def _line_of_difference(self, call: Call, place: str, before: ProgramState) -> Source | None:
+    def _line_of_difference(self, call: Call, place: str, before: SavedState) -> Source | None:
         """The line where an eager call first differs from the recording that serves it, or sets ``place``.
 
         The call is made again, from the state ``before``.

@@ -1,7 +1,8 @@
 """The observable state of a program: tensors, containers, attributes, variables, random numbers.
 
 A ``ProgramState`` is collected by a walk from the program and its arguments through closures, globals that its
-functions name, attributes and containers. It can be restored, and compared with another, place by place.
+functions name, attributes and containers. It can be compared with another, place by place; a ``SavedState`` can also be
+restored.
 """
 
 from __future__ import annotations
@@ -10,13 +11,14 @@ import functools
 import random
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import CellType, CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
+from tracecomp.base.gc_pause import without_collecting
 from tracecomp.eager.modes import module_changes
 from tracecomp.eager.rng import Generator, default_generator
 from tracecomp.eager.tensor import Tensor
@@ -74,24 +76,19 @@ class ProgramState:
         self.tensors: dict[str, Tensor] = {}
         self.objects: dict[str, Any] = {}
         self.variables: dict[str, dict[str, Any]] = {}
-        self._restores: list[Callable[[], object]] = []
         self._seen: dict[int, tuple[str, Any]] = {}
         self._code: set[int] = set()
+        # The walk leaves no garbage, but thousands of objects, for which Python would collect among all objects.
+        without_collecting(lambda: self._walk(roots))
+
+    def _walk(self, roots: Mapping[str, Any]) -> None:
         stack = [*reversed([*roots.items()]), ("the random state", default_generator.state)]
-        self._keep(random.getstate, random.setstate)
-        self._keep(np.random.get_state, np.random.set_state)
         while stack and len(self._seen) < _MOST:
             place, value = stack.pop()
             stack.extend(reversed(list(self._visit(place, value))))
 
-    def restore(self) -> None:
-        """Put everything back as it was."""
-        for action in self._restores:
-            action()
-
-    def _keep(self, get: Callable[[], object], put: Callable[[Any], object]) -> None:
-        state = get()
-        self._restores.append(lambda: put(state))
+    def _undo(self, put: Callable[..., object], *args: object) -> None:
+        """Note that ``put(*args)`` restores a part of the state."""
 
     def _visit(self, place: str, value: object) -> Found:
         """Record the value at ``place``; return the values below it."""
@@ -107,40 +104,46 @@ class ProgramState:
         if isinstance(value, Tensor):
             yield from self._tensor(place, value)
         elif isinstance(value, np.ndarray):
-            self.values[place] = TensorState(value.copy())
-            self._restores.append(functools.partial(_put_array, value, value.copy()))
+            contents = value.copy(order="K")
+            self.values[place] = TensorState(contents)
+            self._undo(_put_array, value, contents)
         elif isinstance(value, list | dict | set | deque | bytearray | tuple | frozenset):
             yield from self._container(place, value)
         elif isinstance(value, FunctionType | MethodType | functools.partial | CellType):
             yield from self._callable(place, value)
         elif isinstance(value, random.Random):
             self.values[place] = value.getstate()
-            self._keep(value.getstate, value.setstate)
+            self._undo(value.setstate, self.values[place])
         elif isinstance(value, np.random.Generator):
             bits: Any = value.bit_generator
-            self.values[place] = str(bits.state)
-            self._keep(lambda: bits.state, functools.partial(setattr, bits, "state"))
+            state = bits.state
+            self.values[place] = str(state)
+            self._undo(setattr, bits, "state", state)
         else:
             yield from self._object(place, value)
 
     def _tensor(self, place: str, t: Tensor) -> Found:
         self.tensors[place] = t
-        self.values[place] = TensorState(np.array(t._data), t.requires_grad)
-        self._restores.append(_tensor_restore(t))
+        contents = t._data.copy(order="K")
+        self.values[place] = TensorState(contents, t.requires_grad)
+        self._undo_tensor(t, contents)
         if t._base is not None:
             yield f"{place}{BASE}", t._base
         if t._grad is not None:
             yield f"{place}.grad", t._grad
 
+    def _undo_tensor(self, t: Tensor, contents: Array) -> None:
+        """Note how the tensor ``t`` with these contents is restored."""
+
     def _container(self, place: str, value: Any) -> Found:
         self.values[place] = f"{type(value).__name__} of {len(value)}"
         if isinstance(value, dict):
-            self._restores.append(functools.partial(_put_items, value, list(value.items())))
+            self._undo(_put_items, value, list(value.items()))
             for n, (key, held) in enumerate(value.items()):
                 yield f"{place}[{repr(key) if isinstance(key, PLAIN) else n}]", held
             return
         if isinstance(value, list | deque | bytearray | set):
-            self._restores.append(functools.partial(_put_elements, value, list(value)))
+            self._undo(_put_elements, value, list(value))
         if isinstance(value, list | deque | tuple):
             names = getattr(value, "_fields", None)
             for n, held in enumerate(value):
@@ -175,7 +178,7 @@ class ProgramState:
             held = cell.cell_contents
         except ValueError:  # empty
             return
-        self._restores.append(lambda: setattr(cell, "cell_contents", held))
+        self._undo(setattr, cell, "cell_contents", held)
         yield place.removeprefix(_CELL), held
 
     def _globals(self, code: CodeType, space: dict[str, object]) -> Found:
@@ -184,7 +187,7 @@ class ProgramState:
             return
         self._code.add(id(code))
         names = [n for n in code.co_names if n in space and not isinstance(space[n], ModuleType)]
-        self._restores.append(functools.partial(_put_some, space, {n: space[n] for n in names}))
+        self._undo(_put_some, space, {n: space[n] for n in names})
         for name in names:
             self.variables[name] = space
             yield name, space[name]
@@ -192,7 +195,7 @@ class ProgramState:
             module = space.get(name)
             if isinstance(module, ModuleType) and _is_program_module(module):
                 used = {n: vars(module)[n] for n in code.co_names if n in vars(module)}
-                self._restores.append(functools.partial(_put_some, vars(module), used))
+                self._undo(_put_some, vars(module), used)
                 yield from ((f"{name}.{n}", v) for n, v in used.items())
         for constant in code.co_consts:
             if isinstance(constant, CodeType):
@@ -211,7 +214,7 @@ class ProgramState:
             return
         held = getattr(value, "__dict__", None)
         if isinstance(held, dict):
-            self._restores.append(functools.partial(_put_items, held, list(held.items())))
+            self._undo(_put_items, held, list(held.items()))
             self._seen[id(held)] = f"{place}.__dict__", held
             for name, x in held.items():
                 if name.startswith("_") and isinstance(x, PLAIN) and kind.__module__.startswith("tracecomp."):
@@ -220,13 +223,13 @@ class ProgramState:
         for name in _slots(kind):
             if hasattr(value, name):
                 x = getattr(value, name)
-                self._restores.append(functools.partial(_put_slot, value, name, x))
+                self._undo(_put_slot, value, name, x)
                 yield f"{place}.{name}", x
         yield f"type of {place}", kind
 
     def _attribute(self, place: str, name: str, value: object) -> Found:
         if name in _TABLES and isinstance(value, dict):
-            self._restores.append(functools.partial(_put_items, value, list(value.items())))
+            self._undo(_put_items, value, list(value.items()))
             yield from ((f"{place}.{key}", x) for key, x in value.items())
         else:
             yield f"{place}.{name}", value
@@ -243,8 +246,31 @@ class ProgramState:
                     continue
                 held = getattr(value, "__func__", value)
                 if not isinstance(held, FunctionType):
-                    self._restores.append(functools.partial(_put_slot, k, name, value))
+                    self._undo(_put_slot, k, name, value)
                 yield f"{k.__name__}.{name}", held
+
+
+class SavedState(ProgramState):
+    """The current state, which can be restored."""
+
+    def __init__(self, roots: Mapping[str, Any]) -> None:
+        self._undoes: list[tuple[Callable[..., object], tuple[object, ...]]] = []
+        self._undo(random.setstate, random.getstate())
+        self._undo(np.random.set_state, np.random.get_state())
+        super().__init__(roots)
+
+    def restore(self) -> None:
+        """Put everything back as it was."""
+        for put, args in self._undoes:
+            put(*args)
+
+    def _undo(self, put: Callable[..., object], *args: object) -> None:
+        self._undoes.append((put, args))
+
+    def _undo_tensor(self, t: Tensor, contents: Array) -> None:
+        fields = {name: getattr(t, name) for name in FIELDS}
+        storage = fields["_storage"] = t._shared_storage()
+        self._undo(_put_tensor, t, fields, _attributes(t), storage.memory, storage.version, contents)
 
 
 def _is_program_module(module: ModuleType) -> bool:
@@ -271,28 +297,35 @@ def _slots(kind: type) -> Iterator[str]:
         yield from (n for n in ((names,) if isinstance(names, str) else names) if not n.startswith("__"))
 
 
-def _tensor_restore(t: Tensor) -> Callable[[], None]:
-    """A function that restores a tensor: its memory and contents, gradient, history and count of writes."""
-    fields = {name: getattr(t, name) for name in FIELDS}
-    others = dict(all_attributes(t))
-    storage = t._shared_storage()
-    memory, version = storage.memory, storage.version
-    fields["_storage"] = storage
-    data, contents = t._data, t._data.copy(order="K")
+def _put_tensor(
+    t: Tensor, fields: dict[str, Any], others: list[tuple[str, object]], memory: object, version: int, contents: Array
+) -> None:
+    """Restore a tensor: its memory and contents, gradient, history and count of writes."""
+    if t._data is not fields["_data"]:
+        module_changes.note()
+    for name, value in fields.items():
+        if getattr(t, name) is not value:
+            setattr(t, name, value)
+    if not _are_same(_attributes(t), others):
+        _put_items(all_attributes(t), others)
+    storage = fields["_storage"]
+    storage.memory = memory
+    if _put_array(t._data, contents):
+        storage.wrote(0)  # whoever keeps what follows from the contents sees that they have changed
+    storage.version = version
 
-    def restore() -> None:
-        if t._data is not data:
-            module_changes.note()
-        for name, value in fields.items():
-            if getattr(t, name) is not value:
-                setattr(t, name, value)
-        _put_items(all_attributes(t), [(k, v) for k, v in others.items() if k not in _OF_RECORDINGS])
-        storage.memory = memory
-        if _put_array(data, contents):
-            storage.wrote(0)  # whoever keeps what follows from the contents sees that they have changed
-        storage.version = version
 
-    return restore
+def _attributes(t: Tensor) -> list[tuple[str, object]]:
+    """The attributes of a tensor, except those of a recording in progress.
+
+    Every backward pass of a leaf makes a new node that accumulates, to which the leaf refers weakly. Without that
+    node, which no one holds, the leaf is as before.
+    """
+    return [
+        (name, value)
+        for name, value in all_attributes(t).items()
+        if name not in _OF_RECORDINGS and not (name == "_accumulator" and (value is None or value() is None))
+    ]
 
 
 def _put_array(array: Array, contents: Array) -> bool:
@@ -305,14 +338,18 @@ def _put_array(array: Array, contents: Array) -> bool:
 
 
 def _put_items(held: MutableMapping[Any, Any], items: list[tuple[Any, Any]]) -> None:
-    now = list(held.items())
-    if len(now) == len(items) and all(a is c and b is d for (a, b), (c, d) in zip(now, items, strict=True)):
+    if _are_same(list(held.items()), items):
         return
     # Subclasses have other meanings of ``update``: a Counter adds.
     kind: Any = OrderedDict if isinstance(held, OrderedDict) else dict if isinstance(held, dict) else type(held)
     kind.clear(held)
     kind.update(held, items)
     module_changes.note()
+
+
+def _are_same(now: Sequence[tuple[object, object]], items: Sequence[tuple[object, object]]) -> bool:
+    """Whether a mapping has the very same keys and values, in the same order."""
+    return len(now) == len(items) and all(a is c and b is d for (a, b), (c, d) in zip(now, items, strict=True))
 
 
 def _put_elements(held: Any, elements: list[object]) -> None:

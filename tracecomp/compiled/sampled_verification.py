@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tracecomp.base.errors import Source, WrongResult
 from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled.eager_vs_compiled import Call, Lockstep, Mismatch, Outcome
-from tracecomp.compiled.program_state import ProgramState
+from tracecomp.compiled.program_state import SavedState
 from tracecomp.eager.modes import modes
 
 MISMATCHES = ("raise", "warn")
@@ -27,7 +27,7 @@ class Calls(Protocol):
 
     def _general(self, *args: Any, **kwargs: Any) -> Any: ...
 
-    def _line_of_difference(self, call: Call, place: str, before: ProgramState) -> Source | None: ...
+    def _line_of_difference(self, call: Call, place: str, before: SavedState) -> Source | None: ...
 
 
 class Verifier:
@@ -64,7 +64,7 @@ class Verifier:
         compiled, call = self.compiled, (args, kwargs)
         recordings = compiled.recordings
         tolerance = None if compiled.fast_math else 0.0
-        lockstep = Lockstep(_eagerly(compiled.fn), compiled._general, tolerance, differentiate=False)
+        lockstep = Lockstep(_eagerly(compiled.fn), self.run, tolerance, differentiate=False)
         before = lockstep.state(call)
         found = lockstep.compare(call, before)
         latest = lockstep.latest
@@ -78,7 +78,7 @@ class Verifier:
             raise latest.error
         return latest.result
 
-    def _report(self, before: ProgramState, after: ProgramState, call: Call, found: list[Mismatch]) -> None:
+    def _report(self, before: SavedState, after: SavedState, call: Call, found: list[Mismatch]) -> None:
         """Raise WrongResult, or warn, with the differences and the user's line of the first one."""
         compiled = self.compiled
         before.restore()
@@ -111,7 +111,7 @@ def _eagerly(fn: Callable[..., Any]) -> Callable[..., Any]:
     return functools.update_wrapper(run, fn, assigned=(), updated=())  # not the attributes of a module
 
 
-def _without_impure(lockstep: Lockstep, before: ProgramState, call: Call, found: list[Mismatch]) -> list[Mismatch]:
+def _without_impure(lockstep: Lockstep, before: SavedState, call: Call, found: list[Mismatch]) -> list[Mismatch]:
     """The mismatches except those at places where two eager calls differ, such as the time.
 
     Compiled calls must differ there too. If they repeat a value that eager calls no longer give, it is frozen.

@@ -13,7 +13,7 @@ from tracecomp.compiled.open_sizes import OpenSizes, add_marked, argument_names,
 from tracecomp.compiled.program_files.levels import chosen
 from tracecomp.compiled.program_files.open_sizes import LeftOpen, served
 from tracecomp.compiled.program_files.save import Case, save_code, save_graph
-from tracecomp.compiled.program_state import ProgramState
+from tracecomp.compiled.program_state import SavedState
 from tracecomp.compiled.recompile_policy import MAX_UNSETTLED
 from tracecomp.record.pytree import flatten_call
 from tracecomp.record.recording import Recording
@@ -60,7 +60,7 @@ def _open_cases(compiled: Compiled, args: tuple[object, ...], asked: OpenSizes) 
     ranges = bounded("save()", asked)
     if not compiled.entries:
         _cases(compiled, args)  # state that the first calls make is there
-    before = ProgramState({"args": args, compiled._name: fn})
+    before = SavedState({"args": args, compiled._name: fn})
     twin = Compiled(fn, fullgraph=True, backend="interpret", fast_math=fast_math)
     first = [len(flatten_call(args[:k], {})[1]) for k in range(len(args))]
     sources = {SizeSource(("argument", first[k]), axis): name for (k, axis), name in asked.names.items()}

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracecomp.base.errors import Source
 from tracecomp.compiled.eager_vs_compiled import Lockstep
-from tracecomp.compiled.program_state import ProgramState, TensorState
+from tracecomp.compiled.program_state import ProgramState, SavedState, TensorState
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import Array, same_bits
 from tracecomp.record.capture import target_of
@@ -164,7 +164,7 @@ def _run_watched(
     after: Callable[[], object] = lambda: None,
 ) -> None:  # fmt: skip
     """Run the call with ``watch`` at every line, and then ``after``; the state is restored."""
-    before = ProgramState(roots)
+    before = SavedState(roots)
     trace = sys.gettrace()
     try:
         sys.settrace(watch)

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracecomp.base.errors import Source, is_user_file, user_source
 from tracecomp.compiled.eager_vs_compiled import Call, gradients
-from tracecomp.compiled.program_state import ProgramState
+from tracecomp.compiled.program_state import ProgramState, SavedState
 from tracecomp.eager.grad_fn import AccumulateGrad
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
@@ -269,7 +269,7 @@ class ObservingRecorder(Recorder):
 
 def observe(fn: Callable[..., object], call: Call, roots: Mapping[str, object]) -> Observed:
     """Run ``fn`` eagerly under an observing recorder, its derivative too; the state is restored."""
-    before = ProgramState(roots)
+    before = SavedState(roots)
     recorder = ObservingRecorder(getattr(fn, "__name__", type(fn).__name__), strict=False)
     leaves: list[Any] = []
     flatten(call, leaves)

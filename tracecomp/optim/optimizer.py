@@ -157,7 +157,7 @@ class Optimizer:
         self.defaults = defaults
         self.state: defaultdict[Any, Any] = defaultdict(dict)
         self.param_groups: list[Group] = []
-        self._step_count = 0
+        self._opt_called = False
         self._tables()
         given: list[Any] = list(params)
         if not given:
@@ -189,7 +189,7 @@ class Optimizer:
 
     def __setstate__(self, state: State) -> None:
         self.__dict__.update(state)
-        self._step_count = 0
+        self._opt_called = False
         self._tables()
 
     def __repr__(self) -> str:
@@ -269,7 +269,7 @@ class Optimizer:
             with enable_grad():
                 loss = closure()
         with uninterrupted, no_grad(), scope(type(self).__name__):  # Ctrl-C interrupts before or after all updates
-            self._step_count += 1
+            self._opt_called = True
             if modes.recorder is not None:
                 modes.recorder.python.optimizer_ran(self)
             for group in self.param_groups:

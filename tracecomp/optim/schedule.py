@@ -112,7 +112,7 @@ class LRScheduler:
     @host_step
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch. UserWarning when no optimizer step precedes the second call."""
-        if self._step_count == 1 and self.optimizer._step_count < 1:
+        if self._step_count == 1 and not self.optimizer._opt_called:
             warn_as_pytorch(
                 "Detected call of `lr_scheduler.step()` before `optimizer.step()`: call them in the opposite order, "
                 "or the first value of the learning rate schedule is skipped. See "

@@ -155,6 +155,11 @@ def _finished(recorder: Recorder, strict: bool, finish: Callable[[], Recording])
             raise
         reason = recorder.refusals.reason or BreakReason(str(refused), Section.FIND)
         return Refusal(reason, recorder.refusals.lines)
+    except RecursionError:  # the call itself has ended without it
+        deep = BreakReason("a value that the call leaves is nested too deeply", Section.STATE, "Leave its tensors")
+        if strict:
+            raise CaptureError(str(deep)) from None
+        return Refusal(deep, recorder.refusals.lines)
 
 
 def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> BreakReason | None:

@@ -44,15 +44,16 @@ def warning(message: object, category: type[Warning], level: int) -> Effect:
 
 def put_plain(effects: list[Effect], given: Given) -> None:
     """Put plain numbers where the recorded call has left followed ones, and forget its effects."""
-    seen: set[int] = set()
+    within = _Within()
     for effect in effects:
         if effect.owner is not None:
-            _replace(effect.owner.now(given), seen)
+            within.add(effect.owner.now(given))
         elif effect.apply is setattr:  # an attribute of a tensor
             args: tuple[Any, ...] = effect.args
             t, name, value = args
             if getattr(t, name, None) is value:
-                setattr(t, name, _plain(value, seen))
+                setattr(t, name, _plain(value, within))
+    within.replace()
     effects.clear()
 
 
@@ -84,13 +85,25 @@ def _slots_of(kind: type) -> Sequence[str]:
     return [k for c in kind.__mro__ for k, v in vars(c).items() if isinstance(v, MemberDescriptorType)]
 
 
-def _replace(owner: object, seen: set[int] | None) -> None:
-    """Put plain numbers into ``owner``, and into lists, dicts and records there that were not ``seen``; None leaves
-    those."""
-    if seen is not None:
-        if id(owner) in seen:
-            return
-        seen.add(id(owner))
+class _Within:
+    """Lists, dicts and records whose numbers are to be made plain, each of them once. They may be nested deeply."""
+
+    def __init__(self) -> None:
+        self._seen: set[int] = set()
+        self._waiting: list[object] = []
+
+    def add(self, owner: object) -> None:
+        if id(owner) not in self._seen:
+            self._seen.add(id(owner))
+            self._waiting.append(owner)
+
+    def replace(self) -> None:
+        while self._waiting:
+            _replace(self._waiting.pop(), self)
+
+
+def _replace(owner: object, within: _Within | None) -> None:
+    """Put plain numbers into ``owner``; lists, dicts and records there are left to ``within``."""
     if isinstance(owner, set | dict) and any(_plain(x, None) is not x for x in owner):
         kept: Any = [_plain(x, None) for x in owner]
         if isinstance(owner, dict):
@@ -99,30 +112,46 @@ def _replace(owner: object, seen: set[int] | None) -> None:
         written_in_c(owner, "update")(owner, kept)
     for slot in _slots_of(type(owner)):
         value = getattr(owner, slot, None)
-        found = _plain(value, seen)
+        found = _plain(value, within)
         if found is not value:
             object.__setattr__(owner, slot, found)
     held = owner if isinstance(owner, list | dict | deque) else getattr(owner, "__dict__", {})
     for key, value in list(held.items() if isinstance(held, dict) else enumerate(held)):
-        found = _plain(value, seen)
+        found = _plain(value, within)
         if found is not value:
             written_in_c(held, "__setitem__")(held, key, found)
 
 
 def plain(result: object) -> Any:
     """``result`` with plain numbers in place of followed ones; what the program can change stays the same object."""
-    return _plain(result, set())
+    within = _Within()
+    found = _plain(result, within)
+    within.replace()
+    return found
 
 
-def _plain(value: Any, seen: set[int] | None) -> Any:
-    """``value`` with plain numbers in place of followed ones, also within tuples; lists, dicts and records stay."""
-    if type(value) in (tuple, Size) or (isinstance(value, tuple) and hasattr(value, "_fields")):
-        found = [_plain(x, seen) for x in value]
-        if all(a is b for a, b in zip(found, value, strict=True)):
+def _is_tuple(value: object) -> bool:
+    return type(value) in (tuple, Size) or (isinstance(value, tuple) and hasattr(value, "_fields"))
+
+
+def _plain(value: Any, within: _Within | None) -> Any:
+    """``value`` with plain numbers in place of followed ones, also within tuples; ``within`` gets the rest."""
+    if not _is_tuple(value):
+        if within is not None and (isinstance(value, list | dict) or is_record(value)):
+            within.add(value)
             return value
-        return type(value)(*found) if hasattr(value, "_fields") else type(value)(found)
-    if isinstance(value, list | dict) or is_record(value):
-        if seen is not None:
-            _replace(value, seen)
-        return value
-    return plain_value(value)
+        return plain_value(value)
+    made: dict[int, Any] = {}  # of the innermost tuples first
+    waiting = [value]
+    while waiting:
+        inner = [x for x in waiting[-1] if _is_tuple(x) and id(x) not in made]
+        if inner:
+            waiting += inner
+            continue
+        own = waiting.pop()
+        found = [made[id(x)] if _is_tuple(x) else _plain(x, within) for x in own]
+        if all(a is b for a, b in zip(found, own, strict=True)):
+            made[id(own)] = own
+        else:
+            made[id(own)] = type(own)(*found) if hasattr(own, "_fields") else type(own)(found)
+    return made[id(value)]

@@ -165,6 +165,8 @@ class InstructionTrace:
             without_collecting(partial(handle, self._observer, stack, argument))
         except CaptureError:
             raise
+        except RecursionError:
+            self._recorder.refuse_here("uses a value that is nested too deeply", Section.STATE)
         except Exception as error:  # such as a class of the program that cannot say how long it is
             file, line = _raised_at(error)
             if not is_user_file(file):

@@ -15,8 +15,7 @@ from typing import Any
 
 from tracecomp.record.guards.ownership import is_opened
 
-_SEARCHED = 256
-"""Items of a container that is searched for objects whose end a program awaits."""
+_CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
 class Lifetimes:
@@ -80,7 +79,10 @@ class _End:
 
 def may_end(value: object) -> bool:
     """Whether ``value`` is an object of the program, a function or a method, which weak references can refer to."""
-    kind = type(value)
+    return _may_end(type(value))
+
+
+def _may_end(kind: type) -> bool:
     return kind in (FunctionType, MethodType) or (is_opened(kind) and kind.__weakrefoffset__ != 0)
 
 
@@ -97,9 +99,30 @@ def is_awaited(value: object) -> bool:
     return may_end(value) and any(type(ref.__callback__) is not _End for ref in weakref.getweakrefs(value))
 
 
-def holds_awaited(value: object, depth: int = 4) -> bool:
+def holds_awaited(value: object) -> bool:
     """Whether a container holds such an object, which would not end before the container."""
-    if depth == 0 or not isinstance(value, list | tuple | dict | set | frozenset | deque) or len(value) > _SEARCHED:
+    if not isinstance(value, _CONTAINERS):
         return False
-    held = value.values() if isinstance(value, dict) else value
-    return any(is_awaited(x) or holds_awaited(x, depth - 1) for x in held)
+    seen = {id(value)}
+    waiting: list[Any] = [value]
+    while waiting:
+        container = waiting.pop()
+        held = _items(container)
+        # Most containers hold values of few classes, such as numbers: what needs no look is left out at once.
+        kinds = {k for k in set(map(type, held)) if _may_end(k) or hasattr(k, "__del__") or issubclass(k, _CONTAINERS)}
+        for x in held if kinds else ():
+            if type(x) in kinds:
+                if is_awaited(x):
+                    return True
+                if isinstance(x, _CONTAINERS) and id(x) not in seen:
+                    seen.add(id(x))
+                    waiting.append(x)
+    return False
+
+
+def _items(container: Any) -> list[object]:
+    """The values of a container, without methods of the program's classes."""
+    if isinstance(container, dict):
+        return list(dict.values(container))
+    kind: Any = next(k for k in _CONTAINERS if isinstance(container, k))
+    return list(kind.__iter__(container))
