@@ -16,6 +16,7 @@ from tracecomp.base.errors import TracecompError
 from tracecomp.export import Dim
 from tracecomp.serve.batching import Batcher
 from tracecomp.serve.frames import Parts
+from tracecomp.serve.process import Done, Take
 from tracecomp.serve.settings import Settings
 from tracecomp.serve.tensors import TensorData, of_array
 from tracecomp.serve.worker import Worker
@@ -93,18 +94,17 @@ def onnx_file(name: str, folder: Path) -> Path:
 def mixed(worker: Worker, requests: Sequence[TensorData]) -> tuple[list[bytes], int]:
     """The answers of requests that wait together, and the number of batches that they took."""
 
-    async def run(parts: Parts, wanted: Sequence[str]) -> list[TensorData]:
+    def run(parts: Parts, wanted: Sequence[str], take: Take | None, done: Done) -> None:
         given = [TensorData(n, kind, tuple(shape), b"".join(buffers)) for n, kind, shape, buffers in parts]
-        return worker.run(given, wanted)
+        asyncio.get_running_loop().call_soon(done, worker.run(given, wanted), None)
 
     async def main() -> tuple[list[bytes], int]:
         batcher = Batcher(run, 0.0, len(requests))
-        batcher.start()
         tasks = [asyncio.ensure_future(batcher.submit([request])) for request in requests]
         await asyncio.sleep(0)
         batcher.resume(worker.signature.max_rows)
         answers = await asyncio.gather(*tasks)
-        await batcher.close()
+        batcher.close()
         return [bytes(outputs[0].data) for outputs in answers], batcher.batches
 
     return asyncio.run(main())

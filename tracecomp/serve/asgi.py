@@ -8,17 +8,13 @@ from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
 
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from tracecomp.serve.engine import Engine
 from tracecomp.serve.generate_routes import GenerateRoutes
-from tracecomp.serve.http import MAX_BODY_BYTES
-from tracecomp.serve.observation import Observed
+from tracecomp.serve.http import MAX_BODY_BYTES, application, route
 from tracecomp.serve.page import PageRoutes
 from tracecomp.serve.repository import Entry, entries
 from tracecomp.serve.settings import Settings
@@ -37,8 +33,8 @@ class App:
         self._loop: asyncio.AbstractEventLoop | None = None
         routes = [*V2Routes(engine, max_body_bytes).routes(), *TorchServeRoutes(engine, max_body_bytes).routes()]
         routes += GenerateRoutes(engine, max_body_bytes).routes()
-        routes += [*PageRoutes(engine).routes(), Route("/metrics", self._metrics)]
-        self._inner = Starlette(routes=routes, lifespan=self._lifespan, middleware=[Middleware(Observed)])
+        routes += [*PageRoutes(engine).routes(), route("/metrics", self._metrics)]
+        self._inner = application(routes, self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the start and the end."""
@@ -65,7 +61,7 @@ class App:
         return Response(text, media_type=media_type)
 
     @asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, _: object) -> AsyncIterator[None]:
         await self.start()
         yield
         await self.close()

@@ -45,13 +45,8 @@ class ModelVersion:
         self.metrics = ModelMetrics(metrics, entry.name, entry.version)
         self.process = WorkerProcess(entry, self._changed, self.metrics.started)
         settings = entry.settings
-        self.batcher = Batcher(
-            self.process.run,
-            settings.max_delay_ms / 1000,
-            settings.max_queue,
-            self.metrics.computed,
-            self.process.stream,
-        )
+        run, delay = self.process.run, settings.max_delay_ms / 1000
+        self.batcher = Batcher(run, delay, settings.max_queue, self.metrics.computed)
         self._signature: Signature | None = None
         self._settled = asyncio.Event()
 
@@ -68,13 +63,12 @@ class ModelVersion:
         return self._signature
 
     def start(self) -> None:
-        """Start the process and the queue."""
+        """Start the process."""
         self.process.start()
-        self.batcher.start()
 
     async def close(self) -> None:
-        """End both; waiting requests are refused."""
-        await self.batcher.close()
+        """End the process; waiting requests are refused."""
+        self.batcher.close()
         await self.process.close()
         self._settled.set()
 
@@ -82,12 +76,12 @@ class ModelVersion:
         """Wait until the model is ready or cannot be loaded."""
         await self._settled.wait()
 
-    async def infer(self, request: Inference) -> list[TensorData]:
+    async def infer(self, request: Inference) -> Sequence[TensorData]:
         """The outputs for a request. ServeError is the reason for none."""
         with self._counted():
             return await self._submit(request)
 
-    async def stream(self, request: Inference) -> AsyncGenerator[list[TensorData], None]:
+    async def stream(self, request: Inference) -> AsyncGenerator[Sequence[TensorData], None]:
         """The answers for a request, one after the other. ServeError may follow some of them."""
         with self._counted():
             signature = self.signature
@@ -111,7 +105,7 @@ class ModelVersion:
         finally:
             self.metrics.answered(status)
 
-    async def _submit(self, request: Inference) -> list[TensorData]:
+    async def _submit(self, request: Inference) -> Sequence[TensorData]:
         signature = self.signature
         inputs = signature.in_order(request.inputs)
         signature.check_outputs(request.wanted)
@@ -234,7 +228,7 @@ class Engine:
             version = self._traffic[name].choose()
         return self.find(name, version)
 
-    async def infer(self, model: ModelVersion, request: Inference) -> list[TensorData]:
+    async def infer(self, model: ModelVersion, request: Inference) -> Sequence[TensorData]:
         """The outputs of ``model``. The shadow version gets a copy of the request. ServeError is a reason for none."""
         traffic = self._traffic.get(model.name)
         outputs = await model.infer(request)

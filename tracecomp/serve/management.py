@@ -11,17 +11,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tracecomp.serve.control import Control
 from tracecomp.serve.engine import ModelVersion
 from tracecomp.serve.errors import InvalidRequest, NotFound
-from tracecomp.serve.http import Handler, answering, read_body
-from tracecomp.serve.observation import Observed
+from tracecomp.serve.http import Handler, application, read_body, route
 from tracecomp.serve.traffic import Traffic
 
 _MOST_BODY_BYTES = 1 << 16  # settings of a model
@@ -36,7 +33,7 @@ class Management:
     def __init__(self, control: Control) -> None:
         self._control, self._engine = control, control.engine
 
-    def application(self) -> Starlette:
+    def application(self) -> ASGIApp:
         """The ASGI application of the management port."""
         one, all_of = "/models/{name}/{version}", "/v2/repository/models/{name}"
         paths: Sequence[tuple[str, str, Handler]] = [
@@ -53,8 +50,7 @@ class Management:
             ("POST", f"{all_of}/load", self.load),
             ("POST", f"{all_of}/unload", self.unload),
         ]
-        routes = [Route(p, answering(self._allowed(h)), methods=[m]) for m, p, h in paths]
-        return Starlette(routes=routes, middleware=[Middleware(Observed)])
+        return application([route(p, self._allowed(h), m) for m, p, h in paths])
 
     def _allowed(self, handler: Handler) -> Handler:
         async def handle(request: Request) -> Response:

@@ -44,6 +44,7 @@ class ModelMetrics:
     def __init__(self, metrics: Metrics, name: str, version: str) -> None:
         self._metrics, self._labels = metrics, (name, version)
         self.answered_count = self.failed_count = self.start_count = 0
+        self._requests: dict[int, Counter] = {}
         self._queue, self._compute = metrics.queue.labels(name, version), metrics.compute.labels(name, version)
         self._rows, self._starts = metrics.rows.labels(name, version), metrics.starts.labels(name, version)
 
@@ -53,7 +54,9 @@ class ModelMetrics:
             self.answered_count += 1
         else:
             self.failed_count += 1
-        self._metrics.requests.labels(*self._labels, str(status)).inc()
+        if status not in self._requests:
+            self._requests[status] = self._metrics.requests.labels(*self._labels, str(status))
+        self._requests[status].inc()
 
     def started(self) -> None:
         """The model's process has been started."""

@@ -14,10 +14,11 @@ from importlib import import_module
 from typing import Any, TypeAlias
 from uuid import uuid4
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER = "x-request-id"
+_HEADER = HEADER.encode()
 _ID = re.compile(r"[!-~]{1,128}")
 _log = logging.getLogger("tracecomp.serve.requests")
 _fields: ContextVar[dict[str, Any]] = ContextVar("fields")
@@ -89,7 +90,7 @@ class Observed:
             async def send_with_id(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     fields["status"] = message["status"]
-                    MutableHeaders(scope=message)[HEADER] = fields["request_id"]
+                    message["headers"].append((_HEADER, fields["request_id"].encode()))
                 await send(message)
 
             await self._app(scope, receive, send_with_id)

@@ -17,8 +17,8 @@ from starlette.routing import Route
 from tracecomp.serve.engine import Engine, Inference, ModelVersion
 from tracecomp.serve.errors import InvalidRequest
 from tracecomp.serve.handlers import PLATFORM, as_tensors
-from tracecomp.serve.http import answering, read_body, while_connected
-from tracecomp.serve.json_tensors import Json, to_numbers, to_tensor
+from tracecomp.serve.http import read_body, route, while_connected
+from tracecomp.serve.json_tensors import Json, to_json, to_numbers, to_tensor
 from tracecomp.serve.observation import annotate
 from tracecomp.serve.signature import Signature, TensorSpec
 from tracecomp.serve.tensors import TensorData
@@ -33,9 +33,9 @@ class TorchServeRoutes:
     def routes(self) -> list[Route]:
         """TorchServe's paths."""
         return [
-            Route("/ping", answering(self.ping)),
-            Route("/predictions/{name}", answering(self.predict), methods=["POST"]),
-            Route("/predictions/{name}/{version}", answering(self.predict), methods=["POST"]),
+            route("/ping", self.ping),
+            route("/predictions/{name}", self.predict, "POST"),
+            route("/predictions/{name}/{version}", self.predict, "POST"),
         ]
 
     async def ping(self, request: Request) -> Response:
@@ -55,7 +55,8 @@ class TorchServeRoutes:
         tensors, single = _inputs(model.signature, _parsed(body))
         outputs = await while_connected(request, self._engine.infer(model, Inference(tensors)))
         told = {t.name: _nested(t, single) for t in outputs}
-        return JSONResponse(next(iter(told.values())) if len(told) == 1 else told)
+        answer = next(iter(told.values())) if len(told) == 1 else told
+        return Response(to_json(answer), media_type="application/json")
 
     async def _handled(self, request: Request, model: ModelVersion, body: memoryview) -> Response:
         """The answer of a handler."""

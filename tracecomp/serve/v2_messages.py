@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tracecomp.serve.engine import Inference
 from tracecomp.serve.errors import InvalidRequest
-from tracecomp.serve.json_tensors import Json, to_numbers, to_tensor
+from tracecomp.serve.json_tensors import Json, to_json, to_numbers, to_tensor
 from tracecomp.serve.tensors import Buffer, TensorData
 
 _STRICT = {"strict": True}
@@ -125,4 +124,4 @@ def write_response(
     header: dict[str, Any] = {"model_name": name, "model_version": version, "outputs": told}
     if message.id:
         header["id"] = message.id
-    return json.dumps(header, separators=(",", ":"), allow_nan=False).encode(), buffers
+    return to_json(header), buffers
