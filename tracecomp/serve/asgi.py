@@ -38,7 +38,7 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the start and the end."""
-        if scope["type"] != "lifespan":
+        if self._loop is not asyncio.get_running_loop() and scope["type"] != "lifespan":
             await self.start()
         await self._inner(scope, receive, send)
 

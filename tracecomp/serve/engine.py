@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from tracecomp.serve.batching import LOWEST_PRIORITY, Batcher
@@ -78,38 +78,26 @@ class ModelVersion:
 
     async def infer(self, request: Inference) -> Sequence[TensorData]:
         """The outputs for a request. ServeError is the reason for none."""
-        with self._counted():
-            return await self._submit(request)
+        with _Counted(self.metrics):
+            inputs = self._checked(request)
+            priority, timeout = request.priority, request.timeout
+            return await self.batcher.submit(inputs, request.wanted, priority=priority, timeout=timeout)
 
     async def stream(self, request: Inference) -> AsyncGenerator[Sequence[TensorData], None]:
         """The answers for a request, one after the other. ServeError may follow some of them."""
-        with self._counted():
-            signature = self.signature
-            inputs = signature.in_order(request.inputs)
-            signature.check_outputs(request.wanted)
+        with _Counted(self.metrics):
+            inputs = self._checked(request)
             answers = self.batcher.stream(inputs, request.wanted, priority=request.priority, timeout=request.timeout)
             async with aclosing(answers):
                 async for outputs in answers:
                     yield outputs
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Count a request by its status in the metrics."""
-        status = 499  # the client has left
-        try:
-            yield
-            status = 200
-        except ServeError as error:
-            status = error.status
-            raise
-        finally:
-            self.metrics.answered(status)
-
-    async def _submit(self, request: Inference) -> Sequence[TensorData]:
+    def _checked(self, request: Inference) -> tuple[TensorData, ...]:
+        """The inputs in the model's order."""
         signature = self.signature
-        inputs = signature.in_order(request.inputs)
-        signature.check_outputs(request.wanted)
-        return await self.batcher.submit(inputs, request.wanted, priority=request.priority, timeout=request.timeout)
+        if request.wanted:
+            signature.check_outputs(request.wanted)
+        return signature.in_order(request.inputs)
 
     def _changed(self) -> None:
         signature = self.process.signature
@@ -122,6 +110,20 @@ class ModelVersion:
         if self.process.is_given_up:
             self.batcher.refuse(self.process.failure)
             self._settled.set()
+
+
+class _Counted:
+    """Counts a request by its status in the metrics."""
+
+    def __init__(self, metrics: ModelMetrics) -> None:
+        self._metrics = metrics
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        left = 499  # the client has left
+        self._metrics.answered(200 if error is None else error.status if isinstance(error, ServeError) else left)
 
 
 class Engine:

@@ -22,6 +22,7 @@ message, as each tensor does in the body."""
 _ALIGNMENT = 64  # bytes of a cache line
 _SMALL = 1 << 16
 """Bytes of the memory in which messages arrive. Longer ones continue in memory of their size."""
+_SHORT = 4096  # bytes whose place in cache lines does not matter
 _MOST_BUFFERS = 512  # of one system call; Linux takes 1024
 
 Header = Mapping[str, Any]
@@ -106,9 +107,14 @@ class _Incoming:
         start = _LENGTHS.size + _LENGTHS.unpack_from(memory)[0]
         body = memory[start:total]
         if memory is self._first:  # the next message overwrites it
-            body = _empty(total - start)
-            body[:] = memory[start:total]
+            body = memoryview(bytes(body)) if len(body) <= _SHORT else _copied(body)
         return _decoded(bytes(memory[_LENGTHS.size : start])), body
+
+
+def _copied(body: memoryview) -> memoryview:
+    made = _empty(len(body))
+    made[:] = body
+    return made
 
 
 def _empty(size: int) -> memoryview:

@@ -34,25 +34,37 @@ class WorkerHung(Exception):
     """The worker process exceeded the model's limit of time, and was killed."""
 
 
-class _Computation:
-    """A batch that a worker computes: it receives the answers, and limits the time of each."""
+class _Worker:
+    """A process whose model is ready. It computes one batch at a time."""
 
-    def __init__(
-        self, channel: frames.ServerChannel, process: Child, limit: float | None, take: Take | None, done: Done
-    ) -> None:
-        self._channel, self._process, self._limit, self._take, self._done = channel, process, limit, take, done
+    def __init__(self, channel: frames.ServerChannel, process: Child, limit: float | None) -> None:
+        self._channel, self._process, self._limit = channel, process, limit
+        self._loop = asyncio.get_running_loop()
         self._alarm: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None  # of the next answer
         self._failure: Exception = WorkerDied()
+        self._take: Take | None = None
+        self._done: Done
 
-    def ask(self, told: frames.Header, parts: frames.Parts = ()) -> None:
-        """Send a message, and watch the time until its answer."""
+    def run(self, parts: frames.Parts, wanted: Sequence[str], take: Take | None, done: Done) -> None:
+        """``WorkerProcess.run``."""
+        self._take, self._done = take, done
+        self._ask({"wanted": (*wanted,), "stream": take is not None}, parts)
+
+    def forget_alarm(self) -> None:
+        """Stop watching the time."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _ask(self, told: frames.Header, parts: frames.Parts = ()) -> None:
         if self._limit is not None:
-            self._alarm = asyncio.get_running_loop().call_later(self._limit, self._exceeded)
+            self._deadline = self._loop.time() + self._limit
+            if self._alarm is None:  # one alarm serves many batches: most end long before it
+                self._alarm = self._loop.call_at(self._deadline, self._check_time)
         self._channel.ask(told, parts, self._answered)
 
     def _answered(self, message: frames.Message | None) -> None:
-        if self._alarm is not None:
-            self._alarm.cancel()
+        self._deadline = None
         if message is None:
             self._done((), self._failure)
             return
@@ -67,11 +79,17 @@ class _Computation:
             self._done((), self._failure)
             return
         if self._take is not None and "more" in header:
-            self.ask({"next": True} if self._take(outputs) else {"stop": True})
+            self._ask({"next": True} if self._take(outputs) else {"stop": True})
         else:
             self._done(outputs, None)
 
-    def _exceeded(self) -> None:
+    def _check_time(self) -> None:
+        self._alarm = None
+        if self._deadline is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._alarm = self._loop.call_at(self._deadline, self._check_time)
+            return
         self._failure = WorkerHung(f"the model exceeded its limit of {self._limit:g} s")
         self._process.kill()  # it does not read the connection while it computes
         self._channel.close()
@@ -89,8 +107,7 @@ class WorkerProcess:
         self.is_given_up = False
         self.pid: int | None = None
         self._entry, self._settings, self._changed, self._started = entry, entry.settings, changed, started
-        self._channel: frames.ServerChannel | None = None
-        self._process: Child | None = None
+        self._worker: _Worker | None = None
         self._keeper: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -111,11 +128,10 @@ class WorkerProcess:
         With ``take``, the request is a stream: ``take`` gets each of its answers, until there are no more or it returns
         False. ``max_seconds`` limits the time of one answer. Only one batch at a time is allowed.
         """
-        if self._channel is None or self._process is None:
+        if self._worker is None:
             asyncio.get_running_loop().call_soon(done, (), WorkerDied())
-            return
-        computation = _Computation(self._channel, self._process, self._settings.max_seconds, take, done)
-        computation.ask({"wanted": (*wanted,), "stream": take is not None}, parts)
+        else:
+            self._worker.run(parts, wanted, take, done)
 
     async def _keep(self) -> None:
         failures = 0
@@ -145,15 +161,16 @@ class WorkerProcess:
             if "error" in header:
                 self.failure = header["error"][1]
                 return False, True
-            self._channel = channel
+            self._worker = _Worker(channel, process, self._settings.max_seconds)
             self._become(Signature.from_json(json.loads(header["signature"])), "")
             await process.wait()
             return True, False
         finally:
-            self._channel = None
+            if self._worker is not None:
+                self._worker.forget_alarm()
+            self._worker = None
             if self.signature is not None:
                 self._become(None, "the model's process has ended and is starting again")
-            self._process = None
             channel.close()
             process.kill()  # it may still compute
             await process.wait()
@@ -176,7 +193,7 @@ class WorkerProcess:
             here.close()
             raise
         self._started()
-        self._process, self.pid = process, process.pid
+        self.pid = process.pid
         return process, frames.ServerChannel(here)
 
     def _give_up(self, reason: str) -> None:

@@ -83,7 +83,8 @@ def _http(application: ASGIApplication, certfile: Path | None = None, keyfile: P
     try:
         server: Any = uvicorn.Server(uvicorn.Config(
             application, log_config=None, access_log=False, lifespan="off", server_header=False,
-            timeout_graceful_shutdown=_STOP_SECONDS, ws="none", ssl_certfile=certfile, ssl_keyfile=keyfile,
+            timeout_graceful_shutdown=_STOP_SECONDS, ws="none", proxy_headers=False, ssl_certfile=certfile,
+            ssl_keyfile=keyfile,
         ))  # fmt: skip
         server.config.load()
     except (OSError, ssl.SSLError) as error:

@@ -71,6 +71,8 @@ def read_request(body: memoryview, header_length: int | None) -> tuple[RequestMe
 
 def schedule(parameters: Mapping[str, Json]) -> tuple[int, float | None]:
     """Priority and timeout in seconds of a request's parameters, which name microseconds."""
+    if not parameters:
+        return 0, None
     for name in ("priority", "timeout", "sequence_id"):
         value = parameters.get(name, 0)
         if name == "sequence_id" and value in (0, ""):
