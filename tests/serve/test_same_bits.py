@@ -137,6 +137,26 @@ def test_further_shapes_run_eagerly_with_the_same_bits(tmp_path: Path, monkeypat
     assert mixed(worker, requests)[0] == alone
 
 
+def test_open_lengths_are_stacked_by_equal_shape(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    axes = {"x": {0: "rows", 1: "length"}}
+    torch.onnx.export(
+        module("attention"),
+        torch.ones(2, 9, 16),
+        tmp_path / "m.onnx",
+        input_names=["x"],
+        dynamic_axes=axes,
+        check=False,
+    )
+    worker, random = Worker(tmp_path / "m.onnx", Settings(max_batch_size=MOST)), np.random.default_rng(0)
+    shapes = [(int(rows), int(length), 16) for rows, length in zip(*random.integers(1, 4, (2, 24)), strict=True)]
+    requests = [of_array("x", random.standard_normal(shape, np.float32)) for shape in shapes]
+    alone = [bytes(worker.run([request], ())[0].data) for request in requests]
+    together, batches = mixed(worker, requests)
+    assert batches < len(requests)
+    assert together == alone
+
+
 @pytest.mark.parametrize(
     ("mix", "reason"),
     [
