@@ -9,12 +9,12 @@ from os import PathLike
 from pathlib import Path
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tracecomp.serve.engine import Engine
 from tracecomp.serve.generate_routes import GenerateRoutes
-from tracecomp.serve.http import MAX_BODY_BYTES, application, route
+from tracecomp.serve.http import MAX_BODY_BYTES, application, description, route
 from tracecomp.serve.page import PageRoutes
 from tracecomp.serve.repository import Entry, entries
 from tracecomp.serve.settings import Settings
@@ -34,7 +34,8 @@ class App:
         routes = [*V2Routes(engine, max_body_bytes).routes(), *TorchServeRoutes(engine, max_body_bytes).routes()]
         routes += GenerateRoutes(engine, max_body_bytes).routes()
         routes += [*PageRoutes(engine).routes(), route("/metrics", self._metrics)]
-        self._inner = application(routes, self._lifespan)
+        self._paths = description("tracecomp serve", routes)
+        self._inner = application([*routes, route("/", self._description, "OPTIONS")], self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the start and the end."""
@@ -59,6 +60,9 @@ class App:
     async def _metrics(self, request: Request) -> Response:
         text, media_type = self.engine.metrics.text(request.headers.get("accept", ""))
         return Response(text, media_type=media_type)
+
+    async def _description(self, request: Request) -> Response:
+        return JSONResponse(self._paths)
 
     @asynccontextmanager
     async def _lifespan(self, _: object) -> AsyncIterator[None]:

@@ -93,7 +93,7 @@ class Batcher:
         self._idle.set()
 
     def close(self) -> None:
-        """Stop, and refuse what has no answer."""
+        """Stop, and refuse all requests."""
         self._is_closed = True
         self.pause()
         if self._timer is not None:

@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Lifespan, Receive, Scope, Send
 
+from tracecomp import __version__
 from tracecomp.serve.errors import InvalidRequest, NotFound, ServeError, TooLarge
 from tracecomp.serve.observation import Observed
 
@@ -46,9 +47,9 @@ class Endpoint:
         await response(scope, receive, send)
 
 
-def route(path: str, handler: Handler, method: str = "GET") -> Route:
-    """The route of a handler."""
-    return Route(path, Endpoint(handler), methods=[method])
+def route(path: str, handler: Handler, *methods: str) -> Route:
+    """The route of a handler, for GET if no methods are named."""
+    return Route(path, Endpoint(handler), methods=methods or ("GET",), name=handler.__name__)
 
 
 def application(routes: Sequence[Route], lifespan: Lifespan[Any] | None = None) -> ASGIApp:
@@ -58,6 +59,17 @@ def application(routes: Sequence[Route], lifespan: Lifespan[Any] | None = None) 
 
 async def _not_found(request: Request) -> Response:
     raise NotFound("there is no such path")
+
+
+def description(title: str, routes: Sequence[Route]) -> dict[str, Any]:
+    """The paths of an application in the form of OpenAPI."""
+    paths: dict[str, dict[str, Any]] = {}
+    for one in routes:
+        parameters = [{"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+                      for name in one.param_convertors]  # fmt: skip
+        told = {"operationId": one.name, "parameters": parameters, "responses": {"200": {"description": "OK"}}}
+        paths.setdefault(one.path, {}).update({method.lower(): told for method in sorted(one.methods or ())})
+    return {"openapi": "3.0.1", "info": {"title": title, "version": __version__}, "paths": paths}
 
 
 def error_response(error: ServeError) -> JSONResponse:

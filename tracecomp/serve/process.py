@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tracecomp.serve import frames
@@ -106,9 +109,19 @@ class WorkerProcess:
         self.failure = "the model is loading"
         self.is_given_up = False
         self.pid: int | None = None
+        self.start_time = ""
+        """When the process was started, in UTC."""
         self._entry, self._settings, self._changed, self._started = entry, entry.settings, changed, started
         self._worker: _Worker | None = None
         self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """The resident memory of the process; 0 if it does not run."""
+        try:
+            return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0
 
     def start(self) -> None:
         """Start the process, and again whenever it dies, until ``close``."""
@@ -193,7 +206,7 @@ class WorkerProcess:
             here.close()
             raise
         self._started()
-        self.pid = process.pid
+        self.pid, self.start_time = process.pid, datetime.now(UTC).isoformat(timespec="milliseconds")
         return process, frames.ServerChannel(here)
 
     def _give_up(self, reason: str) -> None:

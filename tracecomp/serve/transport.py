@@ -24,7 +24,7 @@ class _Joining:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Write the head with what follows it."""
+        """Write the head together with the next bytes."""
         if self._head:
             data = self._head + data
             self._head = b""
@@ -35,7 +35,7 @@ class _Joining:
         self._transport.write(data)
 
     def close(self) -> None:
-        """Close the connection behind what has been written."""
+        """Close the connection after the last write."""
         self._flush()
         self._transport.close()
 

@@ -62,7 +62,7 @@ def cached_code_of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int], l
     """``code_of``, from the disk where another process left it: loading takes a tenth of the time of compiling."""
     if Dump(graph.name).folder is not None:
         return code_of(graph, aliases, frozen, level)
-    # Only programs whose loops were verified may stand for those of a file that must be.
+    # The loops of untrusted files are verified, so their entries are separate from those of other programs.
     kind = ("program file", config.current().verify, level.machine, level.target)
     key = program_cache.key_of(graph, kind, aliases, frozen)
     stored = program_cache.load(key)
