@@ -18,7 +18,7 @@ _ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 class Values:
-    """How many values lie below each limit, and their sum."""
+    """Counts of values by range, and the sum of the values."""
 
     def __init__(self, limits: Sequence[float]) -> None:
         self._limits, self.sum = limits, 0.0
