@@ -34,8 +34,9 @@ from tracecomp import nn
 from tracecomp.export import Dim
 
 WIDTH, ROWS = 64, 32
-MODELS = {"small": (256,), "large": (2048, 2048)}
-"""Hidden widths. A call of the small model takes far less time than a request; a call of the large model takes more."""
+MODELS = {"small": (256,), "large": (2048, 2048), "heavy": (2048,) * 25}
+"""Hidden widths. Layers of equal sizes are one layer. A row of the small model takes far less time than a request, and
+a row of the heavy model far more: it shows which part of the raw throughput the server reaches."""
 Measured = dict[str, float]
 
 
@@ -44,9 +45,8 @@ def save(folder: Path) -> None:
     for name, hidden in MODELS.items():
         torch.manual_seed(0)
         sizes = [WIDTH, *hidden]
-        layers: list[nn.Module] = []
-        for before, after in pairwise(sizes):
-            layers += [nn.Linear(before, after), nn.ReLU()]
+        known = {pair: nn.Linear(*pair) for pair in pairwise(sizes)}
+        layers = [layer for pair in pairwise(sizes) for layer in (known[pair], nn.ReLU())]
         module = nn.Sequential(*layers, nn.Linear(sizes[-1], 10)).eval()
         (folder / name).mkdir()
         rows = {"input": {0: Dim("rows", max=ROWS)}}
@@ -256,13 +256,14 @@ def main() -> None:
     """Measure each server with each model in turns, and print the medians of the turns."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rival", action="append", default=[], metavar="NAME=PYTHON", help=", ".join(RIVALS))
+    parser.add_argument("--model", action="append", choices=[*MODELS], help="measure these only")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
     servers = {"tracecomp": sys.executable, **dict(rival.split("=", 1) for rival in options.rival)}
     with tempfile.TemporaryDirectory() as name:
         save(Path(name))
-        for model in MODELS:
+        for model in options.model or MODELS:
             raw: list[Measured] = []
             found: dict[str, list[Measured]] = {server: [] for server in servers}
             for _ in range(options.turns):

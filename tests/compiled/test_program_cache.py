@@ -43,12 +43,17 @@ print(*sorted(({f"tracecomp.{m}" for m in late} | {"llvmlite", "networkx"}) & se
 """
 
 
-def run(folder: Path, program: str = PROGRAM) -> list[str]:
-    """Return the planning and code generation modules that a process running ``program`` loads."""
+def run(folder: Path, program: str = PROGRAM, *arguments: str) -> list[str]:
+    """Return what a process running ``program`` prints: the planning and code generation modules that it loads."""
     # Eager operators build separate programs, which are not counted here.
     environment = {**os.environ, "TRACECOMP_CACHE_DIR": str(folder), "TRACECOMP_EAGER": "numpy"}
     done = subprocess.run(
-        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", program, *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.split()
@@ -91,3 +96,28 @@ def test_other_constants_are_another_program(folder: Path) -> None:
 def test_other_settings_are_another_program(folder: Path) -> None:
     setting = "import os; os.environ['TRACECOMP_FUSION'] = '0'\n"
     assert builds(folder, setting + PROGRAM)
+
+
+FILE = """
+import sys
+import numpy as np
+import tracecomp as torch
+from tracecomp.compiled.program_files import code
+
+@torch.compile
+def f(x, i):
+    return torch.cumsum(x, 0).sin()[i] + torch.tensor([1.0, 2.0, 3.0])
+
+x, i = torch.arange(18.0).reshape(6, 3), torch.tensor([3, 2])
+if sys.argv[1] == "save":
+    sizes = {"x": {0: torch.export.Dim("n", min=4, max=8)}}
+    f.save(sys.argv[2], x[:4], i, kind="graph", dynamic_shapes=sizes)
+compiled, make = [], code._compiled
+code._compiled = lambda *given: compiled.append(given) or make(*given)
+print(np.asarray(torch.load_program(sys.argv[2]).program(x.numpy(), i.numpy())).tobytes().hex(), len(compiled))
+"""
+
+
+def test_the_code_of_a_program_file_is_found_by_the_next_process(tmp_path: Path) -> None:
+    (bits, count), again = (run(tmp_path, FILE, how, str(tmp_path / "f.tcp")) for how in ("save", "load"))
+    assert count == "1" and again == [bits, "0"]

@@ -12,7 +12,7 @@ import pytest
 from tracecomp.serve.batching import Batcher
 from tracecomp.serve.errors import DeadlineExceeded, InvalidRequest, ServeError, Unavailable
 from tracecomp.serve.frames import Parts
-from tracecomp.serve.process import WorkerDied, WorkerHung
+from tracecomp.serve.process import Done, Take, WorkerDied, WorkerHung
 from tracecomp.serve.tensors import TensorData, of_array
 
 
@@ -30,7 +30,15 @@ class Model:
         self.gate.set()
         self.errors: list[Exception] = []
 
-    async def run(self, parts: Parts, wanted: Sequence[str]) -> list[TensorData]:
+    def start(self, parts: Parts, wanted: Sequence[str], take: Take | None, done: Done) -> None:
+        def give(task: asyncio.Task[list[TensorData]]) -> None:
+            error = task.exception()
+            assert error is None or isinstance(error, Exception)
+            done(() if error else task.result(), error)
+
+        asyncio.ensure_future(self.run(parts)).add_done_callback(give)
+
+    async def run(self, parts: Parts) -> list[TensorData]:
         await self.gate.wait()
         ((name, datatype, shape, buffers),) = parts
         x = TensorData(name, datatype, tuple(shape), b"".join(buffers)).array()
@@ -46,18 +54,17 @@ class Model:
 def running(work: Callable[[Model, Batcher], Awaitable[Any]], max_rows: int = 4, delay: float = 0.0) -> Any:
     async def main() -> Any:
         model = Model()
-        batcher = Batcher(model.run, delay, 8)
-        batcher.start()
+        batcher = Batcher(model.start, delay, 8)
         batcher.resume(max_rows)
         try:
             return await work(model, batcher)
         finally:
-            await batcher.close()
+            batcher.close()
 
     return asyncio.run(main())
 
 
-async def submitted(batcher: Batcher, *tensors: TensorData, **options: Any) -> list[asyncio.Task[list[TensorData]]]:
+async def submitted(batcher: Batcher, *tensors: TensorData, **options: Any) -> list[asyncio.Task[Sequence[TensorData]]]:
     """Requests that wait behind the ones before."""
     tasks = [asyncio.ensure_future(batcher.submit([t], **options)) for t in tensors]
     await asyncio.sleep(0)
@@ -198,7 +205,7 @@ def test_the_request_that_ends_the_process_is_found_alone(error: Exception, answ
         tasks = await submitted(batcher, tensor(1, 0), tensor(1, 1), tensor(1, 2))
         for _ in range(2):
             batcher.resume(4)
-            while batcher._ready.is_set():
+            while batcher.is_ready:
                 await asyncio.sleep(0)
         batcher.resume(4)
         answers = await asyncio.gather(*tasks, return_exceptions=True)
@@ -224,18 +231,17 @@ def test_draining_waits_for_every_answer() -> None:
 
 
 def test_requests_that_wait_at_the_end_are_refused() -> None:
-    async def work(model: Model, batcher: Batcher) -> list[asyncio.Task[list[TensorData]]]:
+    async def work(model: Model, batcher: Batcher) -> list[asyncio.Task[Sequence[TensorData]]]:
         model.gate.clear()
         return await submitted(batcher, tensor(1, 0), tensor(1, 1))
 
     async def main() -> None:
         model = Model()
-        batcher = Batcher(model.run, 0.0, 8)
-        batcher.start()
+        batcher = Batcher(model.start, 0.0, 8)
         batcher.resume(1)
         tasks = await work(model, batcher)
         await asyncio.sleep(0)
-        await batcher.close()
+        batcher.close()
         found = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(f, Unavailable) for f in found)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tracecomp.serve.errors import InvalidRequest
-from tracecomp.serve.json_tensors import to_numbers, to_tensor
+from tracecomp.serve.json_tensors import to_json, to_numbers, to_tensor
 from tracecomp.serve.tensors import ITEM_BYTES, NUMPY_NAMES, TensorData, of_array, of_texts
 
 
@@ -16,7 +16,7 @@ from tracecomp.serve.tensors import ITEM_BYTES, NUMPY_NAMES, TensorData, of_arra
 def test_every_bit_survives(datatype: str) -> None:
     data = np.random.default_rng(0).integers(0, 2 if datatype == "BOOL" else 256, 64 * 8, np.uint8).tobytes()
     tensor = TensorData("x", datatype, (len(data) // ITEM_BYTES[datatype],), data)
-    told = json.loads(json.dumps(to_numbers(tensor), allow_nan=False))
+    told = json.loads(to_json(to_numbers(tensor)))
     again = to_tensor("x", datatype, tensor.shape, told).array()
     with np.errstate(invalid="ignore"):  # signalling NaNs
         assert np.array_equal(again, tensor.array(), equal_nan="F" in datatype)
@@ -47,7 +47,7 @@ def test_lists_are_flat_or_nested_as_the_shape() -> None:
 
 def test_numbers_that_json_lacks_are_text() -> None:
     x = np.array([np.nan, np.inf, -np.inf, 1.5], np.float32)
-    told = to_numbers(of_array("x", x))
+    told = json.loads(to_json(to_numbers(of_array("x", x))))
     assert told == ["NaN", "Infinity", "-Infinity", 1.5]
     assert to_tensor("x", "FP32", (4,), told).array().tobytes() == x.tobytes()
 

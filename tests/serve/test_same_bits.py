@@ -16,6 +16,7 @@ from tracecomp.base.errors import TracecompError
 from tracecomp.export import Dim
 from tracecomp.serve.batching import Batcher
 from tracecomp.serve.frames import Parts
+from tracecomp.serve.process import Done, Take
 from tracecomp.serve.settings import Settings
 from tracecomp.serve.tensors import TensorData, of_array
 from tracecomp.serve.worker import Worker
@@ -93,18 +94,17 @@ def onnx_file(name: str, folder: Path) -> Path:
 def mixed(worker: Worker, requests: Sequence[TensorData]) -> tuple[list[bytes], int]:
     """The answers of requests that wait together, and the number of batches that they took."""
 
-    async def run(parts: Parts, wanted: Sequence[str]) -> list[TensorData]:
+    def run(parts: Parts, wanted: Sequence[str], take: Take | None, done: Done) -> None:
         given = [TensorData(n, kind, tuple(shape), b"".join(buffers)) for n, kind, shape, buffers in parts]
-        return worker.run(given, wanted)
+        asyncio.get_running_loop().call_soon(done, worker.run(given, wanted), None)
 
     async def main() -> tuple[list[bytes], int]:
         batcher = Batcher(run, 0.0, len(requests))
-        batcher.start()
         tasks = [asyncio.ensure_future(batcher.submit([request])) for request in requests]
         await asyncio.sleep(0)
         batcher.resume(worker.signature.max_rows)
         answers = await asyncio.gather(*tasks)
-        await batcher.close()
+        batcher.close()
         return [bytes(outputs[0].data) for outputs in answers], batcher.batches
 
     return asyncio.run(main())
@@ -135,6 +135,26 @@ def test_further_shapes_run_eagerly_with_the_same_bits(tmp_path: Path, monkeypat
     requests = [of_array("x", random.standard_normal(shape, np.float32)) for shape in shapes * 2]
     alone = [bytes(worker.run([request], ())[0].data) for request in requests]
     assert mixed(worker, requests)[0] == alone
+
+
+def test_open_lengths_are_stacked_by_equal_shape(tmp_path: Path) -> None:
+    pytest.importorskip("onnx")
+    axes = {"x": {0: "rows", 1: "length"}}
+    torch.onnx.export(
+        module("attention"),
+        torch.ones(2, 9, 16),
+        tmp_path / "m.onnx",
+        input_names=["x"],
+        dynamic_axes=axes,
+        check=False,
+    )
+    worker, random = Worker(tmp_path / "m.onnx", Settings(max_batch_size=MOST)), np.random.default_rng(0)
+    shapes = [(int(rows), int(length), 16) for rows, length in zip(*random.integers(1, 4, (2, 24)), strict=True)]
+    requests = [of_array("x", random.standard_normal(shape, np.float32)) for shape in shapes]
+    alone = [bytes(worker.run([request], ())[0].data) for request in requests]
+    together, batches = mixed(worker, requests)
+    assert batches < len(requests)
+    assert together == alone
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,13 @@ from contextlib import asynccontextmanager
 from os import PathLike
 from pathlib import Path
 
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from tracecomp.serve.engine import Engine
 from tracecomp.serve.generate_routes import GenerateRoutes
-from tracecomp.serve.http import MAX_BODY_BYTES
-from tracecomp.serve.observation import Observed
+from tracecomp.serve.http import MAX_BODY_BYTES, application, description, route
 from tracecomp.serve.page import PageRoutes
 from tracecomp.serve.repository import Entry, entries
 from tracecomp.serve.settings import Settings
@@ -37,12 +33,13 @@ class App:
         self._loop: asyncio.AbstractEventLoop | None = None
         routes = [*V2Routes(engine, max_body_bytes).routes(), *TorchServeRoutes(engine, max_body_bytes).routes()]
         routes += GenerateRoutes(engine, max_body_bytes).routes()
-        routes += [*PageRoutes(engine).routes(), Route("/metrics", self._metrics)]
-        self._inner = Starlette(routes=routes, lifespan=self._lifespan, middleware=[Middleware(Observed)])
+        routes += [*PageRoutes(engine).routes(), route("/metrics", self._metrics)]
+        self._paths = description("tracecomp serve", routes)
+        self._inner = application([*routes, route("/", self._description, "OPTIONS")], self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or take part in the start and the end."""
-        if scope["type"] != "lifespan":
+        if self._loop is not asyncio.get_running_loop() and scope["type"] != "lifespan":
             await self.start()
         await self._inner(scope, receive, send)
 
@@ -64,8 +61,11 @@ class App:
         text, media_type = self.engine.metrics.text(request.headers.get("accept", ""))
         return Response(text, media_type=media_type)
 
+    async def _description(self, request: Request) -> Response:
+        return JSONResponse(self._paths)
+
     @asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    async def _lifespan(self, _: object) -> AsyncIterator[None]:
         await self.start()
         yield
         await self.close()

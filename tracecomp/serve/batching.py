@@ -7,25 +7,24 @@ batches grow with the load, and a lone request does not wait. ``max_delay`` lets
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from itertools import count
 
 from tracecomp.serve.errors import DeadlineExceeded, ServeError, Unavailable
 from tracecomp.serve.frames import Parts
-from tracecomp.serve.process import Take, WorkerDied, WorkerHung
+from tracecomp.serve.process import Done, Take, WorkerDied, WorkerHung
 from tracecomp.serve.tensors import TensorData
 
-Run = Callable[[Parts, Sequence[str]], Awaitable[list[TensorData]]]
-Stream = Callable[[Parts, Sequence[str], Take], Awaitable[None]]
+Run = Callable[[Parts, Sequence[str], Take | None, Done], None]
+"""Computes a batch, or a stream if there is a ``Take``."""
 Computed = Callable[[int, Sequence[float], float], None]
 """Called after each batch with its rows, the seconds that its requests waited, and those that it took."""
 LOWEST_PRIORITY = 1 << 31  # behind every priority that a client may name
 
 
-@dataclass(order=True)
+@dataclass(order=True, slots=True)
 class Waiting:
     """A request in the queue. Requests are ordered by priority (1 is served first, 0 last), then by arrival."""
 
@@ -35,19 +34,17 @@ class Waiting:
     wanted: Sequence[str] = field(compare=False)
     deadline: float | None = field(compare=False)
     arrival: float = field(compare=False)
-    answer: asyncio.Future[list[TensorData]] = field(compare=False)
+    answer: asyncio.Future[Sequence[TensorData]] = field(compare=False)
     nbytes: int = field(compare=False)
-    chunks: asyncio.Queue[list[TensorData] | None] | None = field(compare=False, default=None)
+    chunks: asyncio.Queue[Sequence[TensorData] | None] | None = field(compare=False, default=None)
     """The answers of a stream, and None behind the last one."""
-    retried: bool = field(compare=False, default=False)
-    queued: bool = field(compare=False, default=True)
+    alarm: asyncio.TimerHandle | None = field(compare=False, default=None)
+    is_alone: bool = field(compare=False, default=False)
+    """Whether the request must not be batched."""
+    is_retried: bool = field(compare=False, default=False)
+    is_queued: bool = field(compare=False, default=False)
 
-    @property
-    def is_alone(self) -> bool:
-        """Whether the request must not be batched."""
-        return self.retried or self.chunks is not None
-
-    def take(self, outputs: list[TensorData]) -> bool:
+    def take(self, outputs: Sequence[TensorData]) -> bool:
         """Receive one answer of a stream; whether the client wants more."""
         if self.chunks is None or self.answer.done():
             return False
@@ -59,7 +56,7 @@ class Waiting:
         """The rows of a request that may be batched."""
         return self.inputs[0].shape[0] if self.inputs and self.inputs[0].shape else 1
 
-    def fail(self, error: ServeError) -> None:
+    def fail(self, error: Exception) -> None:
         """Answer with an error, unless the client has left."""
         if not self.answer.done():
             self.answer.set_exception(error)
@@ -71,43 +68,39 @@ Key = tuple[tuple[str, tuple[int, ...]], ...]
 
 
 class Batcher:
-    """Queues of requests by shape, and the task that empties them.
+    """Queues of requests by shape, which are emptied batch by batch.
 
     ``run`` computes a batch. ``max_rows`` is the largest one, 0 if requests run alone; the owner sets it when the
-    model is ready and calls ``resume``. Nothing runs before.
+    model is ready and calls ``resume``. Nothing runs before. A request to a free model starts in the call that
+    submits it, and an answer wakes its request directly: each further turn of the event loop would delay both.
     """
 
-    def __init__(
-        self, run: Run, max_delay: float, max_waiting: int, computed: Computed | None = None,
-        stream: Stream | None = None,
-    ) -> None:  # fmt: skip
+    def __init__(self, run: Run, max_delay: float, max_waiting: int, computed: Computed | None = None) -> None:
         self.max_rows = 0
         self.batches = 0
         """Batches that have been computed."""
         self._run, self._max_delay, self._max_waiting, self._computed = run, max_delay, max_waiting, computed
-        self._stream: Stream = stream or _no_stream
         self._queues: dict[Key, list[Waiting]] = {}
         self.waiting = 0
         """Requests in the queues."""
         self._left = self._bytes = 0
         self._numbers = count()
-        self._arrived = asyncio.Event()
-        self._ready = asyncio.Event()
+        self._batch: Sequence[Waiting] = ()  # that the model computes
+        self.is_ready = self._is_closed = False
+        self._timer: asyncio.TimerHandle | None = None
         self._open = 0
         self._idle = asyncio.Event()
         self._idle.set()
-        self._task: asyncio.Task[None] | None = None
 
-    def start(self) -> None:
-        """Begin to compute what waits."""
-        self._task = asyncio.get_running_loop().create_task(self._serve())
-
-    async def close(self) -> None:
-        """Stop, and refuse what still waits."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+    def close(self) -> None:
+        """Stop, and refuse all requests."""
+        self._is_closed = True
+        self.pause()
+        if self._timer is not None:
+            self._timer.cancel()
         self.refuse(_STOPPING)
+        for item in self._batch:
+            item.fail(Unavailable(_STOPPING))
 
     async def drain(self) -> None:
         """Wait until every request that has arrived is answered."""
@@ -116,11 +109,12 @@ class Batcher:
     def resume(self, max_rows: int) -> None:
         """The model is ready."""
         self.max_rows = max_rows
-        self._ready.set()
+        self.is_ready = not self._is_closed
+        self._start_next()
 
     def pause(self) -> None:
         """The model is not ready; requests wait."""
-        self._ready.clear()
+        self.is_ready = False
 
     def refuse(self, reason: str) -> None:
         """Answer every waiting request with Unavailable."""
@@ -131,32 +125,39 @@ class Batcher:
     async def submit(
         self, inputs: Sequence[TensorData], wanted: Sequence[str] = (), *, priority: int = 0,
         timeout: float | None = None,
-    ) -> list[TensorData]:  # fmt: skip
+    ) -> Sequence[TensorData]:  # fmt: skip
         """The model's outputs for ``inputs``. A cancelled call leaves the queue.
 
         ``timeout`` is the number of seconds until DeadlineExceeded. Unavailable if too many requests wait.
         """
-        with self._queued(inputs, wanted, priority, timeout) as item:
+        item = self._enter(inputs, wanted, priority, timeout)
+        try:
             return await item.answer
+        finally:
+            self._leave(item)
 
     async def stream(
         self, inputs: Sequence[TensorData], wanted: Sequence[str] = (), *, priority: int = 0,
         timeout: float | None = None,
-    ) -> AsyncGenerator[list[TensorData], None]:  # fmt: skip
+    ) -> AsyncGenerator[Sequence[TensorData], None]:  # fmt: skip
         """The model's answers for ``inputs``, one after the other. A closed generator ends the computation."""
-        chunks: asyncio.Queue[list[TensorData] | None] = asyncio.Queue()
-        with self._queued(inputs, wanted, priority, timeout, chunks) as item:
-            item.answer.add_done_callback(lambda _: chunks.put_nowait(None))
+        chunks: asyncio.Queue[Sequence[TensorData] | None] = asyncio.Queue()
+        item = self._enter(inputs, wanted, priority, timeout, chunks)
+        item.answer.add_done_callback(lambda _: chunks.put_nowait(None))
+        try:
             while (outputs := await chunks.get()) is not None:
                 yield outputs
             await item.answer
+        finally:
+            self._leave(item)
 
-    @contextmanager
-    def _queued(
+    def _enter(
         self, inputs: Sequence[TensorData], wanted: Sequence[str], priority: int, timeout: float | None,
-        chunks: asyncio.Queue[list[TensorData] | None] | None = None,
-    ) -> Iterator[Waiting]:  # fmt: skip
+        chunks: asyncio.Queue[Sequence[TensorData] | None] | None = None,
+    ) -> Waiting:  # fmt: skip
         nbytes = sum(len(tensor.data) for tensor in inputs)
+        if self._is_closed:
+            raise Unavailable(_STOPPING)
         if self.waiting and self._bytes + nbytes > MAX_WAITING_BYTES:
             raise Unavailable(f"{self._bytes} bytes are waiting; try again later")
         if self.waiting >= self._max_waiting:
@@ -165,44 +166,45 @@ class Batcher:
         now = loop.time()
         item = Waiting(
             priority or LOWEST_PRIORITY, next(self._numbers), inputs, wanted, now + timeout if timeout else None, now,
-            loop.create_future(), nbytes, chunks,
+            loop.create_future(), nbytes, chunks, is_alone=chunks is not None,
         )  # fmt: skip
+        if item.deadline is not None:
+            item.alarm = loop.call_at(item.deadline, item.fail, _late())
         self._open += 1
         self._idle.clear()
         self._push(item)
-        alarm = loop.call_at(item.deadline, item.fail, _late()) if item.deadline is not None else None
-        try:
-            yield item
-        finally:
-            item.answer.cancel()  # a closed stream wants no more
-            if alarm is not None:
-                alarm.cancel()
-            if item.queued:
-                self._leave(item)
-            self._open -= 1
-            if not self._open:
-                self._idle.set()
+        self._start_next()
+        return item
+
+    def _leave(self, item: Waiting) -> None:
+        item.answer.cancel()  # a closed stream wants no more
+        if item.alarm is not None:
+            item.alarm.cancel()
+        if item.is_queued:
+            self._forget(item)
+        self._open -= 1
+        if not self._open:
+            self._idle.set()
 
     # ---- the queue
 
     def _push(self, item: Waiting) -> None:
         heappush(self._queues.setdefault(self._key(item), []), item)
-        item.queued = True
+        item.is_queued = True
         self._bytes += item.nbytes
         self.waiting += 1
-        self._arrived.set()
 
-    def _leave(self, item: Waiting) -> None:
+    def _forget(self, item: Waiting) -> None:
         """Forget an answered request that is still in a queue. Its place is freed when it comes first, or with many
         others."""
-        item.queued, item.inputs = False, ()
+        item.is_queued, item.inputs = False, ()
         self._bytes -= item.nbytes
         self.waiting -= 1
         self._left += 1
         if self._left > self._max_waiting:
             self._left = 0
             for key, queue in [*self._queues.items()]:
-                queue[:] = [other for other in queue if other.queued]
+                queue[:] = [other for other in queue if other.is_queued]
                 heapify(queue)
                 if not queue:
                     del self._queues[key]
@@ -219,41 +221,36 @@ class Batcher:
                 del self._queues[key]
         return min(self._queues.values(), key=lambda queue: queue[0], default=None)
 
-    async def _serve(self) -> None:
-        while True:
-            await self._ready.wait()
-            queue = self._next_queue()
-            if queue is None:
-                self._arrived.clear()
-                await self._arrived.wait()
-                continue
-            if await self._more_may_come(queue):
-                continue
-            batch = self._take(queue)
-            await self._compute(batch)
+    def _start_next(self) -> None:
+        """Start the next batch if the model is free, and no further request may still join it."""
+        queue = self._next_queue() if self.is_ready and not self._batch else None
+        if queue is None:
+            return
+        left = self._seconds_left(queue) if self._max_delay else 0
+        if left <= 0:
+            self._compute(self._take(queue))
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(left, self._delayed)
 
-    async def _more_may_come(self, queue: Sequence[Waiting]) -> bool:
-        """Wait for requests that may still join the batch; whether something changed meanwhile."""
-        oldest = min(item.arrival for item in queue)
-        left = oldest + self._max_delay - asyncio.get_running_loop().time()
-        if left <= 0 or sum(item.rows for item in queue) >= self.max_rows:
-            return False
-        self._arrived.clear()
-        try:
-            await asyncio.wait_for(self._arrived.wait(), left)
-        except TimeoutError:
-            return False
-        return True
+    def _delayed(self) -> None:
+        self._timer = None
+        self._start_next()
+
+    def _seconds_left(self, queue: Sequence[Waiting]) -> float:
+        """How long the batch may wait for others; 0 if it is full."""
+        if sum(item.rows for item in queue) >= self.max_rows:
+            return 0
+        return min(item.arrival for item in queue) + self._max_delay - asyncio.get_running_loop().time()
 
     def _take(self, queue: list[Waiting]) -> list[Waiting]:
-        """The requests of the next batch, in order, as long as they fit. Streams and requests sent again run alone."""
+        """The requests of the next batch, in order, as long as they fit."""
         batch: list[Waiting] = []
         rows = 0
         while queue:
             first = queue[0]
             if batch and (first.is_alone or batch[0].is_alone or rows + first.rows > self.max_rows):
                 break
-            heappop(queue).queued = False
+            heappop(queue).is_queued = False
             batch.append(first)
             rows += first.rows
             _drop_left(queue)
@@ -263,61 +260,60 @@ class Batcher:
 
     # ---- the batch
 
-    async def _compute(self, batch: Sequence[Waiting]) -> None:
+    def _compute(self, batch: Sequence[Waiting]) -> None:
+        self._batch, start = batch, asyncio.get_running_loop().time()
         wanted: Sequence[str] = batch[0].wanted if len(batch) == 1 else ()
-        loop = asyncio.get_running_loop()
-        start = loop.time()
+        take = None if batch[0].chunks is None else batch[0].take
         parts = _together([item.inputs for item in batch])
-        outputs: Sequence[TensorData] = ()
-        try:
-            if batch[0].chunks is None:
-                outputs = await self._run(parts, wanted)
-            else:
-                await self._stream(parts, wanted, batch[0].take)
-        except asyncio.CancelledError:
-            for item in batch:
-                item.fail(Unavailable(_STOPPING))
-            raise
-        except WorkerDied:
-            self._again(batch)
-        except WorkerHung as error:
+        self._run(parts, wanted, take, lambda outputs, error: self._finished(batch, start, outputs, error))
+
+    def _finished(
+        self, batch: Sequence[Waiting], start: float, outputs: Sequence[TensorData], error: Exception | None
+    ) -> None:
+        self._batch = ()
+        if isinstance(error, WorkerDied | WorkerHung):
             self.pause()
-            if len(batch) == 1:
-                batch[0].fail(DeadlineExceeded(str(error)))
-            else:
-                self._again(batch)
-        except ServeError as error:
-            if len(batch) == 1:
-                batch[0].fail(error)
-                return
-            for item in batch:  # one of them may be at fault, so each runs alone
-                await self._compute([item])
-        else:
+            self._process_ended(batch, error)
+        elif error is not None:
+            self._failed(batch, error)
+        self._start_next()  # the model computes while the answers are sent
+        if error is None:
             self.batches += 1
             _share(batch, outputs)
             if self._computed is not None:
-                waited = [start - item.arrival for item in batch]
-                self._computed(sum(item.rows for item in batch), waited, loop.time() - start)
+                loop = asyncio.get_running_loop()
+                waited, seconds = [start - item.arrival for item in batch], loop.time() - start
+                # after the answers, which are already on their way
+                loop.call_soon(self._computed, sum(item.rows for item in batch), waited, seconds)
 
-    def _again(self, batch: Sequence[Waiting]) -> None:
-        """The process has ended: each request is sent once more, alone, because one of them may be the cause."""
-        self.pause()
+    def _process_ended(self, batch: Sequence[Waiting], error: WorkerDied | WorkerHung) -> None:
+        """Send each request once more, alone, because one of them may be the cause."""
         for item in batch:
-            if item.retried or item.chunks is not None:
+            if isinstance(error, WorkerHung) and len(batch) == 1:
+                item.fail(DeadlineExceeded(str(error)))
+            elif item.is_retried or item.chunks is not None:
                 item.fail(Unavailable("the model's process ended while it computed this request"))
             else:
-                item.retried = True
-                if not item.answer.done():
-                    self._push(item)
+                item.is_retried = True
+                self._again_alone(item)
 
+    def _failed(self, batch: Sequence[Waiting], error: Exception) -> None:
+        """Run each request alone, because one of them may be at fault."""
+        for item in batch:
+            if len(batch) > 1:
+                self._again_alone(item)
+            else:
+                item.fail(error)
 
-async def _no_stream(parts: Parts, wanted: Sequence[str], take: Take) -> None:
-    raise Unavailable("this model does not stream")
+    def _again_alone(self, item: Waiting) -> None:
+        item.is_alone = True
+        if not item.answer.done():
+            self._push(item)
 
 
 def _drop_left(queue: list[Waiting]) -> None:
     """Remove first requests that have left the queue."""
-    while queue and not queue[0].queued:
+    while queue and not queue[0].is_queued:
         heappop(queue)
 
 

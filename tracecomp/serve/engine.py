@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 
 from tracecomp.serve.batching import LOWEST_PRIORITY, Batcher
@@ -45,13 +45,8 @@ class ModelVersion:
         self.metrics = ModelMetrics(metrics, entry.name, entry.version)
         self.process = WorkerProcess(entry, self._changed, self.metrics.started)
         settings = entry.settings
-        self.batcher = Batcher(
-            self.process.run,
-            settings.max_delay_ms / 1000,
-            settings.max_queue,
-            self.metrics.computed,
-            self.process.stream,
-        )
+        run, delay = self.process.run, settings.max_delay_ms / 1000
+        self.batcher = Batcher(run, delay, settings.max_queue, self.metrics.computed)
         self._signature: Signature | None = None
         self._settled = asyncio.Event()
 
@@ -68,13 +63,12 @@ class ModelVersion:
         return self._signature
 
     def start(self) -> None:
-        """Start the process and the queue."""
+        """Start the process."""
         self.process.start()
-        self.batcher.start()
 
     async def close(self) -> None:
-        """End both; waiting requests are refused."""
-        await self.batcher.close()
+        """End the process; waiting requests are refused."""
+        self.batcher.close()
         await self.process.close()
         self._settled.set()
 
@@ -82,40 +76,28 @@ class ModelVersion:
         """Wait until the model is ready or cannot be loaded."""
         await self._settled.wait()
 
-    async def infer(self, request: Inference) -> list[TensorData]:
+    async def infer(self, request: Inference) -> Sequence[TensorData]:
         """The outputs for a request. ServeError is the reason for none."""
-        with self._counted():
-            return await self._submit(request)
+        with _Counted(self.metrics):
+            inputs = self._checked(request)
+            priority, timeout = request.priority, request.timeout
+            return await self.batcher.submit(inputs, request.wanted, priority=priority, timeout=timeout)
 
-    async def stream(self, request: Inference) -> AsyncGenerator[list[TensorData], None]:
+    async def stream(self, request: Inference) -> AsyncGenerator[Sequence[TensorData], None]:
         """The answers for a request, one after the other. ServeError may follow some of them."""
-        with self._counted():
-            signature = self.signature
-            inputs = signature.in_order(request.inputs)
-            signature.check_outputs(request.wanted)
+        with _Counted(self.metrics):
+            inputs = self._checked(request)
             answers = self.batcher.stream(inputs, request.wanted, priority=request.priority, timeout=request.timeout)
             async with aclosing(answers):
                 async for outputs in answers:
                     yield outputs
 
-    @contextmanager
-    def _counted(self) -> Iterator[None]:
-        """Count a request by its status in the metrics."""
-        status = 499  # the client has left
-        try:
-            yield
-            status = 200
-        except ServeError as error:
-            status = error.status
-            raise
-        finally:
-            self.metrics.answered(status)
-
-    async def _submit(self, request: Inference) -> list[TensorData]:
+    def _checked(self, request: Inference) -> tuple[TensorData, ...]:
+        """The inputs in the model's order."""
         signature = self.signature
-        inputs = signature.in_order(request.inputs)
-        signature.check_outputs(request.wanted)
-        return await self.batcher.submit(inputs, request.wanted, priority=request.priority, timeout=request.timeout)
+        if request.wanted:
+            signature.check_outputs(request.wanted)
+        return signature.in_order(request.inputs)
 
     def _changed(self) -> None:
         signature = self.process.signature
@@ -128,6 +110,20 @@ class ModelVersion:
         if self.process.is_given_up:
             self.batcher.refuse(self.process.failure)
             self._settled.set()
+
+
+class _Counted:
+    """Counts a request by its status in the metrics."""
+
+    def __init__(self, metrics: ModelMetrics) -> None:
+        self._metrics = metrics
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        left = 499  # the client has left
+        self._metrics.answered(200 if error is None else error.status if isinstance(error, ServeError) else left)
 
 
 class Engine:
@@ -234,7 +230,7 @@ class Engine:
             version = self._traffic[name].choose()
         return self.find(name, version)
 
-    async def infer(self, model: ModelVersion, request: Inference) -> list[TensorData]:
+    async def infer(self, model: ModelVersion, request: Inference) -> Sequence[TensorData]:
         """The outputs of ``model``. The shadow version gets a copy of the request. ServeError is a reason for none."""
         traffic = self._traffic.get(model.name)
         outputs = await model.infer(request)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from tracecomp.serve.engine import Engine, Inference
 from tracecomp.serve.errors import InvalidRequest, ServeError
 from tracecomp.serve.handlers import PLATFORM, as_tensors
-from tracecomp.serve.http import answering, read_body, while_connected
+from tracecomp.serve.http import read_body, route, while_connected
 from tracecomp.serve.observation import annotate
 from tracecomp.serve.tensors import TensorData
 
@@ -27,7 +27,7 @@ class GenerateRoutes:
     def routes(self) -> list[Route]:
         """The paths of Triton's generate extension that stream."""
         return [
-            Route(f"{path}/generate_stream", answering(self.generate), methods=["POST"])
+            route(f"{path}/generate_stream", self.generate, "POST")
             for path in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
         ]
 
@@ -49,12 +49,12 @@ class GenerateRoutes:
         return StreamingResponse(_events(first, answers), media_type="text/event-stream")
 
 
-async def _first(answers: AsyncGenerator[list[TensorData], None]) -> list[TensorData] | None:
+async def _first(answers: AsyncGenerator[Sequence[TensorData], None]) -> Sequence[TensorData] | None:
     return await anext(answers, None)
 
 
 async def _events(
-    first: Sequence[TensorData] | None, answers: AsyncGenerator[list[TensorData], None]
+    first: Sequence[TensorData] | None, answers: AsyncGenerator[Sequence[TensorData], None]
 ) -> AsyncIterator[str]:
     async with aclosing(answers):  # a client that leaves ends the computation
         if first is None:

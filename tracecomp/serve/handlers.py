@@ -9,10 +9,11 @@ import json
 import sys
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, BinaryIO, Protocol, TypeAlias
 
 from tracecomp import set_num_threads
 from tracecomp.base.errors import TracecompError
@@ -67,8 +68,7 @@ class HandlerModel:
     def _results(self, inputs: Sequence[TensorData]) -> Iterator[tuple[bytes, str]]:
         body, media_type = (tensor.texts()[0] for tensor in inputs)
         try:
-            given = _parsed(body) if media_type.split(b";")[0].strip() == _JSON.encode() else body
-            results = self._handle([{"body": given}], self._context)
+            results = self._handle([_row(body, media_type.decode(errors="replace"))], self._context)
             if isinstance(results, Generator):
                 yield from map(_encoded, results)
                 return
@@ -97,6 +97,54 @@ def _parsed(body: bytes) -> Value:
         return json.loads(body)
     except (ValueError, RecursionError):
         raise InvalidRequest("the body is not JSON, as its Content-Type says") from None
+
+
+def _row(body: bytes, media_type: str) -> Mapping[str, Value]:
+    """The element of ``data``: fields of a form by name, or the body, parsed if it is JSON."""
+    match media_type.partition(";")[0].strip().lower():
+        case "application/json":
+            return {"body": _parsed(body)}
+        case "multipart/form-data":
+            return _fields(body, media_type)
+    return {"body": body}
+
+
+def _fields(body: bytes, media_type: str) -> Mapping[str, bytes]:
+    """The fields and files of a form. The last of several with one name counts."""
+    multipart = import_module("python_multipart.multipart")
+    found: dict[str, bytes] = {}
+
+    def add(field: _Field) -> None:
+        found[field.field_name.decode(errors="replace")] = field.value or b""
+
+    def add_file(file: _File) -> None:
+        file.file_object.seek(0)
+        found[file.field_name.decode(errors="replace")] = file.file_object.read()
+
+    headers, limits = {"Content-Type": media_type.encode()}, {"MAX_MEMORY_FILE_SIZE": len(body)}
+    try:
+        parser = multipart.create_form_parser(headers, add, add_file, limits)
+        parser.write(body)
+        parser.finalize()
+    except multipart.FormParserError as error:
+        raise InvalidRequest(f"the body is not a form: {error}") from None
+    if parser.parser.state != multipart.MultipartState.END:
+        raise InvalidRequest("the body is not a form: its end is missing")
+    return found
+
+
+class _Field(Protocol):
+    """A field of a form, as python_multipart gives it."""
+
+    field_name: bytes
+    value: bytes | None
+
+
+class _File(Protocol):
+    """A file of a form."""
+
+    field_name: bytes
+    file_object: BinaryIO
 
 
 def _encoded(result: Value) -> tuple[bytes, str]:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import math
+import struct
 from typing import Any, TypeAlias
 
 import numpy as np
+import pydantic_core
 
 from tracecomp.serve.errors import InvalidRequest
-from tracecomp.serve.tensors import NUMPY_NAMES, TEXT, Array, TensorData, array_bytes, byte_count, of_texts
+from tracecomp.serve.tensors import TEXT, Buffer, TensorData, array_bytes, byte_count, of_texts
 from tracecomp_runtime.tensors import dtype_of
 
 Json: TypeAlias = Any
 """A value that JSON has."""
 _NOT_FINITE = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
-"""JSON has no such numbers; they are strings, as in the JSON form of protocol buffers."""
+_FORMATS = {
+    "BOOL": "?", "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q", "INT8": "b", "INT16": "h", "INT32": "i",
+    "INT64": "q", "FP16": "e", "FP32": "f", "FP64": "d",
+}  # fmt: skip
+"""Formats of module struct, which refuses what does not fit, and is faster than an array for short lists."""
 _FLOATS = ("FP16", "BF16", "FP32", "FP64")
 
 
@@ -26,16 +32,25 @@ def to_tensor(name: str, datatype: str, shape: tuple[int, ...], data: object) ->
     byte_count(name, datatype, shape)
     if not isinstance(data, list):
         raise InvalidRequest(f"input {name!r}: 'data' must be a list")
+    values, kinds = data, {*map(type, data)}
+    if list in kinds or len(values) != math.prod(shape):
+        values = _flat(name, shape, data)
+        kinds = {*map(type, values)}
+    if datatype == TEXT:
+        return of_texts(name, shape, _encoded(name, values))
+    return TensorData(name, datatype, shape, _bytes(name, datatype, values, kinds))
+
+
+def _flat(name: str, shape: tuple[int, ...], data: list[Json]) -> list[Json]:
+    """The elements of nested lists."""
     try:
         values = np.array(data, object)
     except (ValueError, RecursionError):
         raise InvalidRequest(f"input {name!r}: the lists of 'data' differ in length or depth") from None
     if values.shape not in (shape, (math.prod(shape),)):
         raise InvalidRequest(f"input {name!r}: 'data' has shape {[*values.shape]}, 'shape' is {[*shape]}")
-    if datatype == TEXT:
-        return of_texts(name, shape, _encoded(name, values.reshape(-1).tolist()))
-    array = _converted(name, datatype, values.reshape(-1).tolist())
-    return TensorData(name, datatype, shape, array_bytes(array))
+    flat: list[Json] = values.reshape(-1).tolist()
+    return flat
 
 
 def to_numbers(tensor: TensorData) -> list[Any]:
@@ -47,13 +62,17 @@ def to_numbers(tensor: TensorData) -> list[Any]:
             told = f"output {tensor.name!r} is not UTF-8; ask for binary_data"
             raise InvalidRequest(told) from None
     array = tensor.array().reshape(-1)
-    if tensor.datatype in _FLOATS:
+    if tensor.datatype == "BF16":
         with np.errstate(invalid="ignore"):  # signalling NaNs
-            array = array.astype(np.float64)  # exact; JSON's numbers are read as such
-        if not np.isfinite(array).all():
-            return [x if math.isfinite(x) else _told(x) for x in array.tolist()]
+            array = array.astype(np.float64)
     numbers: list[Any] = array.tolist()
     return numbers
+
+
+def to_json(value: Json) -> bytes:
+    """JSON text. Numbers that JSON lacks are strings, as in the JSON form of protocol buffers."""
+    text: bytes = pydantic_core.to_json(value, inf_nan_mode="strings")
+    return text
 
 
 def _encoded(name: str, values: list[Json]) -> list[bytes]:
@@ -63,13 +82,8 @@ def _encoded(name: str, values: list[Json]) -> list[bytes]:
         raise InvalidRequest(f"input {name!r}: 'data' must hold text") from None
 
 
-def _told(value: float) -> str:
-    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-
-
-def _converted(name: str, datatype: str, values: list[Json]) -> Array:
-    """``values`` in the datatype's numpy dtype; InvalidRequest unless all fit."""
-    dtype, kinds = dtype_of(NUMPY_NAMES[datatype]), {*map(type, values)}
+def _bytes(name: str, datatype: str, values: list[Json], kinds: set[type]) -> Buffer:
+    """The bytes of ``values``, which have these ``kinds``; InvalidRequest unless all fit the datatype."""
     if datatype in _FLOATS and str in kinds:
         values = [_NOT_FINITE.get(x, x) if type(x) is str else x for x in values]
         kinds = {*map(type, values)}
@@ -80,13 +94,15 @@ def _converted(name: str, datatype: str, values: list[Json]) -> Array:
     if not kinds <= wanted:
         raise InvalidRequest(f"input {name!r}: 'data' must hold {text}")
     try:
-        if datatype not in _FLOATS:
-            return np.array(values, dtype)  # OverflowError for an integer that does not fit
-        doubles = np.array(values, np.float64)
-        with np.errstate(over="ignore"):
-            converted = doubles.astype(dtype)
-        if (np.isinf(converted.astype(np.float64)) & np.isfinite(doubles)).any():
-            raise OverflowError
-    except OverflowError:
+        return _bfloat16(values) if datatype == "BF16" else struct.pack(f"<{len(values)}{_FORMATS[datatype]}", *values)
+    except (OverflowError, struct.error):
         raise InvalidRequest(f"input {name!r}: a value is outside the range of {datatype}") from None
-    return converted
+
+
+def _bfloat16(values: list[float]) -> Buffer:
+    doubles = np.array(values, np.float64)
+    with np.errstate(over="ignore"):
+        converted = doubles.astype(dtype_of("bfloat16"))
+    if (np.isinf(converted.astype(np.float64)) & np.isfinite(doubles)).any():
+        raise OverflowError
+    return array_bytes(converted)

@@ -6,27 +6,29 @@ server's folder can be loaded.
 
 from __future__ import annotations
 
+import asyncio
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
-from starlette.applications import Starlette
-from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from tracecomp.serve.control import Control
 from tracecomp.serve.engine import ModelVersion
-from tracecomp.serve.errors import InvalidRequest, NotFound
-from tracecomp.serve.http import Handler, answering, read_body
-from tracecomp.serve.observation import Observed
+from tracecomp.serve.errors import InvalidRequest, NotFound, ServeError
+from tracecomp.serve.http import Handler, application, description, read_body, route
+from tracecomp.serve.repository import Entry
 from tracecomp.serve.traffic import Traffic
 
+_log = logging.getLogger("tracecomp.serve")
 _MOST_BODY_BYTES = 1 << 16  # settings of a model
 _TRAFFIC = TypeAdapter(Traffic)
-_REGISTER = {"url": None, "model_name": None, "initial_workers": ("1",), "synchronous": ("true",)}
+_LATER = "Processing worker updates..."
+_REGISTER = {"url": None, "model_name": None, "initial_workers": ("1",), "synchronous": ("true", "false")}
 """TorchServe's parameters of a registration, with the values that are supported."""
 
 
@@ -35,8 +37,9 @@ class Management:
 
     def __init__(self, control: Control) -> None:
         self._control, self._engine = control, control.engine
+        self._loading: set[asyncio.Task[None]] = set()
 
-    def application(self) -> Starlette:
+    def application(self) -> ASGIApp:
         """The ASGI application of the management port."""
         one, all_of = "/models/{name}/{version}", "/v2/repository/models/{name}"
         paths: Sequence[tuple[str, str, Handler]] = [
@@ -44,6 +47,8 @@ class Management:
             ("POST", "/models", self.register),
             ("GET", "/models/{name}", self.describe),
             ("GET", one, self.describe),
+            ("PUT", "/models/{name}", self.scale),
+            ("PUT", one, self.scale),
             ("DELETE", "/models/{name}", self.unregister),
             ("DELETE", one, self.unregister),
             ("PUT", f"{one}/set-default", self.set_default),
@@ -53,8 +58,9 @@ class Management:
             ("POST", f"{all_of}/load", self.load),
             ("POST", f"{all_of}/unload", self.unload),
         ]
-        routes = [Route(p, answering(self._allowed(h)), methods=[m]) for m, p, h in paths]
-        return Starlette(routes=routes, middleware=[Middleware(Observed)])
+        self._paths = description("tracecomp serve, management", [route(p, h, m) for m, p, h in paths])
+        routes = [("OPTIONS", "/", self.describe_paths), *paths]
+        return application([route(p, self._allowed(h), m) for m, p, h in routes])
 
     def _allowed(self, handler: Handler) -> Handler:
         async def handle(request: Request) -> Response:
@@ -66,9 +72,18 @@ class Management:
     # ---- TorchServe
 
     async def names(self, request: Request) -> Response:
-        """The models and the files of their default versions."""
+        """The models and the files of their default versions, in pages."""
+        first, limit = _number(request, "next_page_token", 0), _number(request, "limit", 100)
         defaults = [model for model in self._engine if self._engine.is_default(model)]
-        return JSONResponse({"models": [{"modelName": m.name, "modelUrl": self._url(m)} for m in defaults]})
+        page = defaults[first : first + limit]
+        told: dict[str, Any] = {"models": [{"modelName": m.name, "modelUrl": self._url(m)} for m in page]}
+        if first + limit < len(defaults):
+            told["nextPageToken"] = str(first + limit)
+        return JSONResponse(told)
+
+    async def describe_paths(self, request: Request) -> Response:
+        """The paths in the form of OpenAPI."""
+        return JSONResponse(self._paths)
 
     async def describe(self, request: Request) -> Response:
         """One version, the default one if none is named, or ``all``."""
@@ -89,20 +104,43 @@ class Management:
             raise NotFound(f"the server's folder has no model file {url!r}")
         if given.get("model_name", entry.name) != entry.name:
             raise InvalidRequest(f"the file's place in the folder names the model: {entry.name!r}")
+        if given.get("synchronous") == "false":
+            task = asyncio.get_running_loop().create_task(self._load(entry))
+            self._loading.add(task)
+            task.add_done_callback(self._loading.discard)
+            return JSONResponse({"status": _LATER}, 202)
         await self._engine.load(entry)
-        return JSONResponse({"status": f"Model {entry.name!r}, version {entry.version}, is loaded"})
+        told = f'Model "{entry.name}" Version: {entry.version} registered with 1 initial workers'
+        return JSONResponse({"status": told})
+
+    async def _load(self, entry: Entry) -> None:
+        try:
+            await self._engine.load(entry)
+        except ServeError as error:
+            _log.error("%s", error)
+
+    async def scale(self, request: Request) -> Response:
+        """TorchServe's number of worker processes, which is 1 here."""
+        name, version = _named(request)
+        self._engine.find(name, version)
+        if {_number(request, key, 1) for key in ("min_worker", "max_worker")} != {1}:
+            raise InvalidRequest("each version has 1 worker process, whose threads use all cores")
+        if request.query_params.get("synchronous") != "true":
+            return JSONResponse({"status": _LATER}, 202)
+        told = f", version: {version}" if version else ""
+        return JSONResponse({"status": f"Workers scaled to 1 for model: {name}{told}"})
 
     async def unregister(self, request: Request) -> Response:
         """Unload one version, the default one if none is named."""
         name, version = _named(request)
         await self._engine.unload(name, version)
-        return JSONResponse({"status": f"Model {name!r} is unloaded"})
+        return JSONResponse({"status": f'Model "{name}" unregistered'})
 
     async def set_default(self, request: Request) -> Response:
         """Let a version answer the requests that name none."""
         name, version = _named(request)
         self._engine.set_default(name, version)
-        return JSONResponse({"status": f"Version {version} of model {name!r} is the default"})
+        return JSONResponse({"status": f'Default version successfully updated for model "{name}" to "{version}"'})
 
     async def traffic(self, request: Request) -> Response:
         """How the requests that name no version are distributed."""
@@ -127,9 +165,13 @@ class Management:
         status = "READY" if model.is_ready else "UNLOADING" if model.process.is_given_up else "LOADING"
         return {
             "modelName": model.name, "modelVersion": model.version, "modelUrl": self._url(model),
-            "defaultVersion": self._engine.is_default(model), "minWorkers": 1, "maxWorkers": 1,
+            "defaultVersion": self._engine.is_default(model), "engine": "tracecomp", "runtime": "python",
+            "minWorkers": 1, "maxWorkers": 1,
             "batchSize": settings.max_batch_size, "maxBatchDelay": settings.max_delay_ms,
-            "workers": [{"id": "1", "status": status, "pid": model.process.pid}],
+            "workers": [{
+                "id": "1", "status": status, "pid": model.process.pid, "startTime": model.process.start_time,
+                "gpu": False, "memoryUsage": model.process.memory_bytes,
+            }],
             "jobQueueStatus": {
                 "remainingCapacity": max(settings.max_queue - waiting, 0), "pendingRequests": waiting,
             },
@@ -160,6 +202,14 @@ class Management:
 
 def _named(request: Request) -> tuple[str, str]:
     return request.path_params["name"], request.path_params.get("version", "")
+
+
+def _number(request: Request, name: str, default: int) -> int:
+    """A parameter that is a natural number."""
+    text = request.query_params.get(name, str(default))
+    if not (text.isascii() and text.isdigit() and len(text) < 10):
+        raise InvalidRequest(f"parameter {name!r} must be a number, got {text!r}")
+    return int(text)
 
 
 async def _parameters(request: Request, *known: str) -> Mapping[str, Any]:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from functools import cache
 from importlib import import_module
+from types import TracebackType
 from typing import Any, TypeAlias
-from uuid import uuid4
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HEADER = "x-request-id"
+_HEADER = HEADER.encode()
 _ID = re.compile(r"[!-~]{1,128}")
 _log = logging.getLogger("tracecomp.serve.requests")
 _fields: ContextVar[dict[str, Any]] = ContextVar("fields")
@@ -30,26 +32,34 @@ def annotate(**fields: str | int) -> None:
     _fields.get({}).update(fields)
 
 
-@contextmanager
-def observed(name: str, headers: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Log the request ``name`` and trace it; yield its fields, to which the caller adds ``status``.
+class observed:
+    """Log the request ``name`` and trace it; the context is its fields, to which the caller adds ``status``.
 
     Its identifier is the header ``x-request-id``, or a new one.
     """
-    given = headers.get(HEADER, "")
-    fields: dict[str, Any] = {"request_id": given if _ID.fullmatch(given) else uuid4().hex}
-    token, start = _fields.set(fields), time.perf_counter()
-    try:
-        with _span(name, headers) as span:
-            try:
-                yield fields
-            finally:
-                if span is not None:
-                    span.set_attributes({f"tracecomp.{key}": value for key, value in fields.items()})
-    finally:
-        fields["seconds"] = round(time.perf_counter() - start, 6)
-        _log.info("%s %s", name, fields.get("status", ""))
-        _fields.reset(token)
+
+    def __init__(self, name: str, headers: Mapping[str, str]) -> None:
+        given = headers.get(HEADER, "")
+        self._fields: dict[str, Any] = {"request_id": given if _ID.fullmatch(given) else os.urandom(16).hex()}
+        self._name, self._span = name, _span(name, headers)
+
+    def __enter__(self) -> dict[str, Any]:
+        self._token, self._start = _fields.set(self._fields), time.perf_counter()
+        if self._span is not None:
+            self._entered = self._span.__enter__()
+        return self._fields
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        fields = self._fields
+        if self._span is not None:
+            self._entered.set_attributes({f"tracecomp.{key}": value for key, value in fields.items()})
+            self._span.__exit__(kind, error, trace)
+        if _log.isEnabledFor(logging.INFO):
+            fields["seconds"] = round(time.perf_counter() - self._start, 6)
+            _log.info("%s %s", self._name, fields.get("status", ""))
+        _fields.reset(self._token)
 
 
 @cache
@@ -60,13 +70,13 @@ def _opentelemetry() -> tuple[Any, Any] | None:
         return None
 
 
-def _span(name: str, headers: Mapping[str, str]) -> AbstractContextManager[Span]:
+def _span(name: str, headers: Mapping[str, str]) -> AbstractContextManager[Span] | None:
     modules = _opentelemetry()
     if modules is None:
-        return nullcontext()
+        return None
     trace, propagate = modules
     if isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider):  # no SDK exports spans
-        return nullcontext()
+        return None
     made: AbstractContextManager[Span] = trace.get_tracer("tracecomp.serve").start_as_current_span(
         name, context=propagate.extract(headers), kind=trace.SpanKind.SERVER
     )
@@ -89,7 +99,7 @@ class Observed:
             async def send_with_id(message: Message) -> None:
                 if message["type"] == "http.response.start":
                     fields["status"] = message["status"]
-                    MutableHeaders(scope=message)[HEADER] = fields["request_id"]
+                    message["headers"].append((_HEADER, fields["request_id"].encode()))
                 await send(message)
 
             await self._app(scope, receive, send_with_id)

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from tracecomp.serve.engine import Engine, ModelVersion
 from tracecomp.serve.handlers import PLATFORM
+from tracecomp.serve.http import route
 from tracecomp.serve.signature import OPEN, Signature, TensorSpec
 
 _MOST_ZEROS = 5000
@@ -31,7 +32,7 @@ class PageRoutes:
 
     def routes(self) -> list[Route]:
         """The page, and the data that it shows."""
-        return [Route("/", self.page), Route("/overview", self.overview)]
+        return [route("/", self.page), route("/overview", self.overview)]
 
     async def page(self, request: Request) -> Response:
         """The page."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import socket
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from tracecomp.serve import frames
@@ -15,8 +19,10 @@ from tracecomp.serve.signature import Signature
 from tracecomp.serve.spawner import SPAWNER, Child
 from tracecomp.serve.tensors import TensorData
 
-Take = Callable[[list[TensorData]], bool]
+Take = Callable[[Sequence[TensorData]], bool]
 """Receives one answer of a stream; returns whether the client wants more."""
+Done = Callable[[Sequence[TensorData], Exception | None], None]
+"""Receives the outputs of a batch, or the error that it ended with."""
 _MOST_FAILURES = 5
 """Processes in a row that may end before their model is ready."""
 _PAUSES = (0.0, 0.1, 0.5, 1.0)
@@ -31,6 +37,67 @@ class WorkerHung(Exception):
     """The worker process exceeded the model's limit of time, and was killed."""
 
 
+class _Worker:
+    """A process whose model is ready. It computes one batch at a time."""
+
+    def __init__(self, channel: frames.ServerChannel, process: Child, limit: float | None) -> None:
+        self._channel, self._process, self._limit = channel, process, limit
+        self._loop = asyncio.get_running_loop()
+        self._alarm: asyncio.TimerHandle | None = None
+        self._deadline: float | None = None  # of the next answer
+        self._failure: Exception = WorkerDied()
+        self._take: Take | None = None
+        self._done: Done
+
+    def run(self, parts: frames.Parts, wanted: Sequence[str], take: Take | None, done: Done) -> None:
+        """``WorkerProcess.run``."""
+        self._take, self._done = take, done
+        self._ask({"wanted": (*wanted,), "stream": take is not None}, parts)
+
+    def forget_alarm(self) -> None:
+        """Stop watching the time."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+
+    def _ask(self, told: frames.Header, parts: frames.Parts = ()) -> None:
+        if self._limit is not None:
+            self._deadline = self._loop.time() + self._limit
+            if self._alarm is None:  # one alarm serves many batches: most end long before it
+                self._alarm = self._loop.call_at(self._deadline, self._check_time)
+        self._channel.ask(told, parts, self._answered)
+
+    def _answered(self, message: frames.Message | None) -> None:
+        self._deadline = None
+        if message is None:
+            self._done((), self._failure)
+            return
+        header, body = message
+        if "error" in header:
+            self._done((), _error(header["error"]))
+            return
+        try:
+            outputs = frames.unpack(header, body)
+        except Exception:  # a message that cannot be read ends the process
+            self._channel.close()
+            self._done((), self._failure)
+            return
+        if self._take is not None and "more" in header:
+            self._ask({"next": True} if self._take(outputs) else {"stop": True})
+        else:
+            self._done(outputs, None)
+
+    def _check_time(self) -> None:
+        self._alarm = None
+        if self._deadline is None:
+            return
+        if self._loop.time() < self._deadline:
+            self._alarm = self._loop.call_at(self._deadline, self._check_time)
+            return
+        self._failure = WorkerHung(f"the model exceeded its limit of {self._limit:g} s")
+        self._process.kill()  # it does not read the connection while it computes
+        self._channel.close()
+
+
 class WorkerProcess:
     """One model version's process. While the model is not ready, ``signature`` is None and ``failure`` is the reason.
 
@@ -42,10 +109,19 @@ class WorkerProcess:
         self.failure = "the model is loading"
         self.is_given_up = False
         self.pid: int | None = None
+        self.start_time = ""
+        """When the process was started, in UTC."""
         self._entry, self._settings, self._changed, self._started = entry, entry.settings, changed, started
-        self._channel: frames.ServerChannel | None = None
-        self._process: Child | None = None
+        self._worker: _Worker | None = None
         self._keeper: asyncio.Task[None] | None = None
+
+    @property
+    def memory_bytes(self) -> int:
+        """The resident memory of the process; 0 if it does not run."""
+        try:
+            return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except OSError:
+            return 0
 
     def start(self) -> None:
         """Start the process, and again whenever it dies, until ``close``."""
@@ -58,48 +134,17 @@ class WorkerProcess:
             with suppress(asyncio.CancelledError):
                 await self._keeper
 
-    async def run(self, parts: frames.Parts, wanted: Sequence[str]) -> list[TensorData]:
-        """The outputs for a batch. WorkerDied if the process ends meanwhile; WorkerHung if it takes more than the
-        model's ``max_seconds``; ServeError for a failed run.
+    def run(self, parts: frames.Parts, wanted: Sequence[str], take: Take | None, done: Done) -> None:
+        """Compute a batch, and call ``done`` with its outputs, or with an error: WorkerDied if the process ends
+        meanwhile, WorkerHung if it takes more than the model's ``max_seconds``, ServeError for a failed run.
 
-        Only one call at a time is allowed, of this method or ``stream``. A cancelled call would leave its answer to the
-        next one, so callers shield it.
+        With ``take``, the request is a stream: ``take`` gets each of its answers, until there are no more or it returns
+        False. ``max_seconds`` limits the time of one answer. Only one batch at a time is allowed.
         """
-        return (await self._exchange({"wanted": [*wanted], "stream": False}, parts))[1]
-
-    async def stream(self, parts: frames.Parts, wanted: Sequence[str], take: Take) -> None:
-        """Give each answer for a request to ``take``, until there are no more or it returns False.
-
-        Errors are those of ``run``; ``max_seconds`` limits the time of one answer.
-        """
-        has_more, outputs = await self._exchange({"wanted": [*wanted], "stream": True}, parts)
-        while has_more:
-            told = {"next": True} if take(outputs) else {"stop": True}
-            has_more, outputs = await self._exchange(told)
-
-    async def _exchange(self, told: frames.Header, parts: frames.Parts = ()) -> tuple[bool, list[TensorData]]:
-        """Send a message; return whether more answers follow, and the tensors of this one."""
-        channel = self._channel
-        if channel is None:
-            raise WorkerDied
-        try:
-            async with asyncio.timeout(self._settings.max_seconds):
-                await channel.send(told, parts)
-                header, body = await channel.receive()
-            outputs = [] if "error" in header else frames.unpack(header, body)
-        except TimeoutError:
-            channel.close()
-            if self._process is not None:
-                self._process.kill()  # it does not read the connection while it computes
-            raise WorkerHung(f"the model exceeded its limit of {self._settings.max_seconds:g} s") from None
-        except OSError:
-            raise WorkerDied from None
-        except Exception:  # a message that cannot be read ends the process
-            channel.close()
-            raise WorkerDied from None
-        if "error" in header:
-            raise _error(header["error"])
-        return "more" in header, outputs
+        if self._worker is None:
+            asyncio.get_running_loop().call_soon(done, (), WorkerDied())
+        else:
+            self._worker.run(parts, wanted, take, done)
 
     async def _keep(self) -> None:
         failures = 0
@@ -123,27 +168,35 @@ class WorkerProcess:
         except OSError:
             return False, False
         try:
-            told = {"path": str(self._entry.path), "settings": self._settings.to_json(), "folder": folder}
-            await channel.send({**told, "allow_code": self._entry.allow_code})
-            header, _ = await channel.receive()
+            header = await self._load(channel, folder)
+            if header is None:
+                return False, False
             if "error" in header:
                 self.failure = header["error"][1]
                 return False, True
-            self._channel = channel
-            self._become(Signature.from_json(header["signature"]), "")
+            self._worker = _Worker(channel, process, self._settings.max_seconds)
+            self._become(Signature.from_json(json.loads(header["signature"])), "")
             await process.wait()
             return True, False
-        except OSError:
-            return False, False
         finally:
-            self._channel = None
+            if self._worker is not None:
+                self._worker.forget_alarm()
+            self._worker = None
             if self.signature is not None:
                 self._become(None, "the model's process has ended and is starting again")
-            self._process = None
             channel.close()
             process.kill()  # it may still compute
             await process.wait()
             process.close()
+
+    async def _load(self, channel: frames.ServerChannel, folder: str) -> frames.Header | None:
+        """The worker's answer to the model that it shall load; None if it has ended."""
+        loaded: asyncio.Future[frames.Message | None] = asyncio.get_running_loop().create_future()
+        settings, allow_code = self._settings.to_json(), self._entry.allow_code
+        told = {"path": str(self._entry.path), "settings": settings, "folder": folder, "allow_code": allow_code}
+        channel.ask({"model": json.dumps(told)}, (), lambda m: None if loaded.done() else loaded.set_result(m))
+        message = await loaded
+        return None if message is None else message[0]
 
     async def _spawn(self) -> tuple[Child, frames.ServerChannel]:
         here, there = socket.socketpair()
@@ -153,7 +206,7 @@ class WorkerProcess:
             here.close()
             raise
         self._started()
-        self._process, self.pid = process, process.pid
+        self.pid, self.start_time = process.pid, datetime.now(UTC).isoformat(timespec="milliseconds")
         return process, frames.ServerChannel(here)
 
     def _give_up(self, reason: str) -> None:

@@ -23,12 +23,14 @@ class TensorSpec:
 
     def check(self, tensor: TensorData) -> None:
         """Raise InvalidRequest unless ``tensor`` has this datatype and shape."""
-        fits = len(tensor.shape) == len(self.shape) and all(
-            size in (OPEN, given) for size, given in zip(self.shape, tensor.shape, strict=True)
-        )
-        if tensor.datatype != self.datatype or not fits:
+        if tensor.datatype != self.datatype or not self._fits(tensor.shape):
             told = f"expected {self.datatype}{[*self.shape]}, got {tensor.datatype}{[*tensor.shape]}"
             raise InvalidRequest(f"input {self.name!r}: {told}")
+
+    def _fits(self, shape: tuple[int, ...]) -> bool:
+        if len(shape) != len(self.shape):
+            return False
+        return all(size in (OPEN, given) for size, given in zip(self.shape, shape, strict=True))
 
 
 @dataclass(frozen=True)

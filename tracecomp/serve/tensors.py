@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -30,7 +31,7 @@ ITEM_BYTES = {datatype: 2 if datatype == "BF16" else np.dtype(name).itemsize for
 ITEM_BYTES[TEXT] = _LENGTH.size  # at least
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TensorData:
     """A tensor as bytes. ``__post_init__`` raises InvalidRequest unless their number follows from the shape."""
 
@@ -71,14 +72,19 @@ def byte_count(name: str, datatype: str, shape: Sequence[int]) -> int:
     if datatype not in ITEM_BYTES:
         known = ", ".join(ITEM_BYTES)
         raise InvalidRequest(f"tensor {name!r}: datatype {datatype!r} is not supported. Supported: {known}")
-    if any(n < 0 for n in shape):
+    if min(shape, default=0) < 0:
         raise InvalidRequest(f"tensor {name!r}: sizes must not be negative, got {[*shape]}")
     return prod(shape) * ITEM_BYTES[datatype]
 
 
+@cache
+def _datatype(dtype: np.dtype[Any]) -> str | None:
+    return DATATYPES.get(dtype.name)
+
+
 def of_array(name: str, array: Array) -> TensorData:
     """An array as a tensor. InvalidRequest for a dtype that the protocol lacks."""
-    datatype = DATATYPES.get(array.dtype.name)
+    datatype = _datatype(array.dtype)
     if datatype is None:
         raise InvalidRequest(f"tensor {name!r}: dtype {array.dtype.name} has no datatype in the protocol")
     return TensorData(name, datatype, array.shape, array_bytes(array))

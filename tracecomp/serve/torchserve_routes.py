@@ -1,4 +1,4 @@
-"""TorchServe's inference paths: ``/ping`` and ``/predictions/NAME[/VERSION]``.
+"""TorchServe's inference paths: ``/ping``, ``/predictions/NAME[/VERSION]`` and ``/v1/models/NAME:predict``.
 
 A model without a handler takes and returns JSON. The body is the nested list of the only input, or an object of lists
 by input name. One row may come without its first axis, and is returned without it.
@@ -17,8 +17,8 @@ from starlette.routing import Route
 from tracecomp.serve.engine import Engine, Inference, ModelVersion
 from tracecomp.serve.errors import InvalidRequest
 from tracecomp.serve.handlers import PLATFORM, as_tensors
-from tracecomp.serve.http import answering, read_body, while_connected
-from tracecomp.serve.json_tensors import Json, to_numbers, to_tensor
+from tracecomp.serve.http import read_body, route, while_connected
+from tracecomp.serve.json_tensors import Json, to_json, to_numbers, to_tensor
 from tracecomp.serve.observation import annotate
 from tracecomp.serve.signature import Signature, TensorSpec
 from tracecomp.serve.tensors import TensorData
@@ -33,9 +33,10 @@ class TorchServeRoutes:
     def routes(self) -> list[Route]:
         """TorchServe's paths."""
         return [
-            Route("/ping", answering(self.ping)),
-            Route("/predictions/{name}", answering(self.predict), methods=["POST"]),
-            Route("/predictions/{name}/{version}", answering(self.predict), methods=["POST"]),
+            route("/ping", self.ping),
+            route("/predictions/{name}", self.predict, "POST", "PUT"),  # curl -T sends PUT
+            route("/predictions/{name}/{version}", self.predict, "POST", "PUT"),
+            route("/v1/models/{name}:predict", self.predict_rows, "POST"),
         ]
 
     async def ping(self, request: Request) -> Response:
@@ -55,7 +56,26 @@ class TorchServeRoutes:
         tensors, single = _inputs(model.signature, _parsed(body))
         outputs = await while_connected(request, self._engine.infer(model, Inference(tensors)))
         told = {t.name: _nested(t, single) for t in outputs}
-        return JSONResponse(next(iter(told.values())) if len(told) == 1 else told)
+        answer = next(iter(told.values())) if len(told) == 1 else told
+        return Response(to_json(answer), media_type="application/json")
+
+    async def predict_rows(self, request: Request) -> Response:
+        """KServe's first protocol: ``{"instances": rows}`` to ``{"predictions": rows}``.
+
+        A row is a list, or an object by input name. With several outputs, a row of the answer is an object.
+        """
+        name = request.path_params["name"]
+        self._engine.find(name)
+        body = await read_body(request, self._limit)
+        model = self._engine.route(name)
+        annotate(model=model.name, version=model.version)
+        if model.signature.platform == PLATFORM:
+            raise InvalidRequest(f"model {name!r} is a handler; use /predictions/{name}")
+        outputs = await while_connected(request, self._engine.infer(model, Inference(_rows(model, _parsed(body)))))
+        told = {t.name: _nested(t, single=False) for t in outputs}
+        rows = [*zip(*told.values(), strict=True)]
+        predictions = [row[0] if len(told) == 1 else dict(zip(told, row, strict=True)) for row in rows]
+        return Response(to_json({"predictions": predictions}), media_type="application/json")
 
     async def _handled(self, request: Request, model: ModelVersion, body: memoryview) -> Response:
         """The answer of a handler."""
@@ -69,6 +89,20 @@ def _parsed(body: memoryview) -> Json:
         return json.loads(bytes(body))
     except (ValueError, RecursionError):
         raise InvalidRequest("the body must be JSON: a nested list, or an object of lists by input name") from None
+
+
+def _rows(model: ModelVersion, told: Json) -> list[TensorData]:
+    """The tensors of a body with rows."""
+    rows = told.get("instances") if isinstance(told, Mapping) else None
+    if not isinstance(rows, list) or not rows:
+        raise InvalidRequest("the body must be an object with a list of 'instances'")
+    if not model.signature.max_rows:
+        raise InvalidRequest(f"model {model.name!r} does not take rows: {model.signature.not_batched}")
+    if isinstance(rows[0], Mapping):
+        if not all(isinstance(row, Mapping) and row.keys() == rows[0].keys() for row in rows):
+            raise InvalidRequest("the instances must have the same names")
+        return _inputs(model.signature, {name: [row[name] for row in rows] for name in rows[0]})[0]
+    return _inputs(model.signature, rows)[0]
 
 
 def _inputs(signature: Signature, told: Json) -> tuple[list[TensorData], bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -11,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tracecomp.serve.engine import Inference
 from tracecomp.serve.errors import InvalidRequest
-from tracecomp.serve.json_tensors import Json, to_numbers, to_tensor
+from tracecomp.serve.json_tensors import Json, to_json, to_numbers, to_tensor
 from tracecomp.serve.tensors import Buffer, TensorData
 
 _STRICT = {"strict": True}
@@ -72,6 +71,8 @@ def read_request(body: memoryview, header_length: int | None) -> tuple[RequestMe
 
 def schedule(parameters: Mapping[str, Json]) -> tuple[int, float | None]:
     """Priority and timeout in seconds of a request's parameters, which name microseconds."""
+    if not parameters:
+        return 0, None
     for name in ("priority", "timeout", "sequence_id"):
         value = parameters.get(name, 0)
         if name == "sequence_id" and value in (0, ""):
@@ -125,4 +126,4 @@ def write_response(
     header: dict[str, Any] = {"model_name": name, "model_version": version, "outputs": told}
     if message.id:
         header["id"] = message.id
-    return json.dumps(header, separators=(",", ":"), allow_nan=False).encode(), buffers
+    return to_json(header), buffers

@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from tracecomp.serve.engine import Engine
 from tracecomp.serve.errors import InvalidRequest
-from tracecomp.serve.http import answering, read_body, while_connected
+from tracecomp.serve.http import read_body, route, while_connected
 from tracecomp.serve.metadata import model_metadata, server_metadata
 from tracecomp.serve.observation import annotate
 from tracecomp.serve.v2_messages import read_request, write_response
@@ -25,14 +25,14 @@ class V2Routes:
     def routes(self) -> list[Route]:
         """The protocol's paths."""
         paths = ("/v2/models/{name}", "/v2/models/{name}/versions/{version}")
-        found = [Route(f"{path}/infer", answering(self.infer), methods=["POST"]) for path in paths]  # often, so first
+        found = [route(f"{path}/infer", self.infer, "POST") for path in paths]  # often, so first
         for path in paths:
-            found += [Route(path, answering(self.model)), Route(f"{path}/ready", answering(self.model_ready))]
+            found += [route(path, self.model), route(f"{path}/ready", self.model_ready)]
         return [
             *found,
-            Route("/v2", answering(self.server)),
-            Route("/v2/health/live", answering(self.live)),
-            Route("/v2/health/ready", answering(self.ready)),
+            route("/v2", self.server),
+            route("/v2/health/live", self.live),
+            route("/v2/health/ready", self.ready),
         ]
 
     async def server(self, request: Request) -> Response:

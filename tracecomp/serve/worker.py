@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import resource
 import socket
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from tracecomp import set_num_threads
 from tracecomp.base.errors import TracecompError
@@ -58,17 +60,17 @@ def serve(channel: WorkerChannel) -> None:
     """Load the model that the first message names, then answer until the server closes the connection."""
     told, _ = channel.receive()
     try:
-        worker = _loaded(told)
+        worker = _loaded(json.loads(told["model"]))
     except Exception as error:  # a file may fail in any way
         channel.send({"error": ("Unavailable", f"{type(error).__name__}: {error}")})
         return
-    channel.send({"signature": worker.signature.to_json()})
+    channel.send({"signature": json.dumps(worker.signature.to_json())})
     while True:
         header, body = channel.receive()
         _answer(channel, worker, header, body)
 
 
-def _loaded(told: Header) -> Worker | HandlerModel:
+def _loaded(told: Mapping[str, Any]) -> Worker | HandlerModel:
     path, settings = Path(told["path"]), Settings(**told["settings"])
     if settings.max_memory_mb is not None:
         most = settings.max_memory_mb << 20

@@ -11,7 +11,7 @@ import numpy as np
 
 from tracecomp.base import config
 from tracecomp.base.errors import FAILURES
-from tracecomp.compiled.program_files.code import code_of
+from tracecomp.compiled.program_files.code import cached_code_of
 from tracecomp.compiled.program_files.levels import Level
 from tracecomp.compiled.program_files.open_sizes import checked_sizes
 from tracecomp.compiled.program_files.save import error_name
@@ -103,7 +103,7 @@ class _GraphFile(Container):
         with self._believing_nothing():
             # The loops are verified, too: no access is outside its array.
             with config.override(verify=True, fast_math=self.header.get("fast_math") is True):
-                code = code_of(graph, found.pop("aliases"), frozenset(map(int, told["frozen"])), level)
+                code = cached_code_of(graph, found.pop("aliases"), frozenset(map(int, told["frozen"])), level)
             found |= {"section": f"code/{told['section']}", "inputs": code.inputs(inputs, self._constant)}
         self.held[found["section"]] = code.linked.contents
         return {**found, **code.described()}

@@ -1,0 +1,52 @@
+"""uvicorn's HTTP protocol, with the head and the body of a short response in one packet."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_HEAD = b"HTTP/1.1 "
+
+
+class _Joining:
+    """A transport that keeps the head of a response until the body is written, in the same turn of the event loop.
+
+    Two packets would take two system calls and wake the client twice.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        """Write the head together with the next bytes."""
+        if self._head:
+            data = self._head + data
+            self._head = b""
+        elif data.startswith(_HEAD):
+            self._head = data
+            asyncio.get_running_loop().call_soon(self._flush)
+            return
+        self._transport.write(data)
+
+    def close(self) -> None:
+        """Close the connection after the last write."""
+        self._flush()
+        self._transport.close()
+
+    def _flush(self) -> None:
+        if self._head:
+            self.write(b"")
+
+
+class JoiningProtocol(HttpToolsProtocol):  # type: ignore[misc]  # the package has no types
+    """The protocol over such a transport."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Use the transport."""
+        super().connection_made(_Joining(transport))
