@@ -16,8 +16,9 @@ from importlib.util import find_spec
 from types import FrameType, ModuleType
 from typing import Any
 
+from tracecomp.base.code_origin import torch_name
 from tracecomp.torch_compat.names import TORCH_VERSION, table
-from tracecomp.torch_compat.stand_in import TorchModule, missing, stand_in_module, torch_name, while_importing
+from tracecomp.torch_compat.stand_in import TorchModule, missing, stand_in_module, while_importing
 from tracecomp.torch_version import TorchVersion
 
 _OTHER_HOMES = {
