@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
@@ -79,7 +80,12 @@ def torch_name(module: str) -> str:
     return f"torch{module.removeprefix(_NAME)}" if module.partition(".")[0] == _NAME else module
 
 
-def file_of(code: CodeType, space: dict[str, Any]) -> str:
+def own_name(module: str) -> str:
+    """Return the name of this package's module that PyTorch's programs call ``module``."""
+    return f"{_NAME}{module.removeprefix('torch')}" if module.partition(".")[0] == "torch" else module
+
+
+def file_of(code: CodeType, space: Mapping[str, object]) -> str:
     """Return the file of a function's code; code generated at run time belongs to its module."""
     module = space.get("__file__")
     return module if code.co_filename.startswith("<") and isinstance(module, str) else code.co_filename
