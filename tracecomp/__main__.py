@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tracecomp import __version__
 from tracecomp.base import config, topics
-from tracecomp.base.errors import TracecompError, is_user_file
+from tracecomp.base.code_origin import is_user_file
+from tracecomp.base.errors import TracecompError
 from tracecomp.base.lazy_names import load_module
 
 _GROUPS = {

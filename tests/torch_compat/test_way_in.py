@@ -145,7 +145,7 @@ def test_install_makes_torch_importable_and_uninstall_leaves_nothing(tmp_path: P
     said = distribution.install(tmp_path)
     assert said.startswith(distribution.status(tmp_path)) and "is tracecomp" in said and "constraints.txt" in said
     code = "import torch, importlib.metadata as m; print(torch.nn.Linear, m.version('torch'))"
-    assert python("-c", code, path=(tmp_path,)) == f"<class 'tracecomp.nn.linear.Linear'> {TORCH_VERSION}"
+    assert python("-c", code, path=(tmp_path,)) == f"<class 'torch.nn.modules.linear.Linear'> {TORCH_VERSION}"
     distribution.install(tmp_path)
     distribution.uninstall(tmp_path)
     assert not list(tmp_path.iterdir())
@@ -220,3 +220,74 @@ def test_a_missing_program_is_named_in_one_line(tmp_path: Path, capsys: pytest.C
     missing = str(tmp_path / "missing.py")
     assert command.run([missing]) == 2
     assert capsys.readouterr().err == f"error: no file {missing}\n"
+
+
+FIRST_IMPORTS = """
+import os, sys
+from importlib import import_module
+import torch
+from tracecomp.torch_compat.finder import home_of
+
+for name in sys.argv[1:]:
+    if not os.fork():
+        import_module(name)
+        os._exit(sys.modules[name] is not sys.modules[home_of(name)])
+    assert os.wait()[1] == 0, name
+"""
+
+
+def test_a_module_of_torch_is_the_same_object_whichever_is_imported_first() -> None:
+    names = ("utils.data.dataset", "nn.modules.linear", "optim.sgd", "distributions.normal", "fx.graph", "autograd")
+    python("-c", f"import tracecomp; tracecomp.as_torch()\n{FIRST_IMPORTS}", *(f"torch.{name}" for name in names))
+
+
+HOMES = """
+import inspect, pickle
+import torch
+from tracecomp.base.code_origin import is_own
+
+public = [
+    getattr(space, name) for space in (torch, torch.nn, torch.optim, torch.optim.lr_scheduler, torch.utils.data)
+    for name in dir(space) if not name.startswith("_") and isinstance(getattr(space, name, None), type)
+]
+assert len(public) > 250
+for kind in (*public, torch.relu, torch.nn.functional.relu, torch.nn.init.normal_):
+    if kind.__module__.startswith("torch"):
+        assert is_own(kind), kind
+        assert pickle.loads(pickle.dumps(kind)) is kind
+assert all(k.__module__.startswith("torch.optim") for k in public if issubclass(k, torch.optim.Optimizer))
+assert all(k.__module__.startswith(("torch.nn", "torch.jit")) for k in public if issubclass(k, torch.nn.Module))
+assert inspect.getsource(torch.nn.Linear).startswith("class Linear(")
+for kind in (torch.nn.Linear, torch.optim.SGD, torch.optim.lr_scheduler.StepLR, torch.Tensor, type(torch.float32)):
+    print(kind)
+print(torch.nn.init.normal_.__module__)
+"""
+
+
+def test_classes_have_pytorchs_module_names() -> None:
+    assert as_torch(HOMES).splitlines() == [
+        "<class 'torch.nn.modules.linear.Linear'>", "<class 'torch.optim.sgd.SGD'>",
+        "<class 'torch.optim.lr_scheduler.StepLR'>", "<class 'torch.Tensor'>", "<class 'torch.dtype'>", "torch.nn.init",
+    ]  # fmt: skip
+
+
+def test_class_names_are_restored_after_the_context_manager() -> None:
+    said = python(
+        "-c",
+        "import tracecomp\nbefore = tracecomp.nn.Linear.__module__, tracecomp.Tensor.__qualname__\n"
+        "with tracecomp.as_torch():\n    import torch.optim\n    assert torch.nn.Linear.__module__ != before[0]\n"
+        "print((tracecomp.nn.Linear.__module__, tracecomp.Tensor.__qualname__) == before, tracecomp.optim.SGD)",
+    )
+    assert said == "True <class 'tracecomp.optim.sgd.SGD'>"
+
+
+def test_a_module_saved_under_the_name_torch_loads_under_both_names(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    as_torch(f"import torch; torch.save(torch.nn.Sequential(torch.nn.Linear(2, 3)), {str(path)!r})")
+    load = f"load({str(path)!r}, weights_only=False)"
+    allowed = (
+        f"with {{0}}.serialization.safe_globals([{{0}}.nn.Sequential, {{0}}.nn.Linear]): {{0}}.load({str(path)!r})"
+    )
+    shown = "Sequential(\n  (0): Linear(in_features=2, out_features=3, bias=True)\n)"
+    assert as_torch(f"import torch; print(torch.{load})\n{allowed.format('torch')}") == shown
+    assert python("-c", f"import tracecomp; print(tracecomp.{load})\n{allowed.format('tracecomp')}") == shown

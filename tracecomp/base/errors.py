@@ -7,30 +7,12 @@ classes here are for errors of the compiler and for programs that cannot be capt
 from __future__ import annotations
 
 import math
-import os
 import sys
-import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
 from types import FrameType
 
-_PACKAGE = tuple(f"{Path(__file__).parents[1]}{end}{os.sep}" for end in ("", "_runtime"))
-_STANDARD = {os.path.dirname(os.__file__), *map(sysconfig.get_path, ("stdlib", "platstdlib"))}
-_STANDARD_FOLDERS = tuple(sorted({f"{path}{os.sep}" for at in _STANDARD for path in (at, os.path.realpath(at))}))
-_IMPORTED = frozenset({"numpy", "llvmlite", "networkx"})
-"""Libraries that this package imports: a module of that name is the library in any folder."""
-_AROUND = {
-    **{name: name for name in (*_IMPORTED, "scipy", "setuptools", "pytest", "pluggy", "hypothesis", "coverage")},
-    "_distutils_hack": "setuptools", "pkg_resources": "setuptools", "_pytest": "pytest", "IPython": "ipython",
-}  # fmt: skip
-"""Libraries that are not part of a program: their work depends on their arguments, or they run programs.
-
-The distribution of each top-level module. A module of the same name that is not from there belongs to the program.
-"""
-_METADATA = (".dist-info", ".egg-info")
-"""Endings of folders with metadata of distributions. Tools other than pip write the second kind."""
+from tracecomp.base.code_origin import file_of, is_program_file, is_pytorchs, is_user_file
 
 
 def refuse_too_large(name: str, error: Exception) -> None:
@@ -167,70 +149,10 @@ def type_name(value: object) -> str:
     The name of PyTorch's tensors comes with the way to convert them.
     """
     kind = type(value)
-    if kind.__module__.partition(".")[0] != "torch":
+    if not is_pytorchs(kind):
         return kind.__name__
     hint = " (convert it with tracecomp.from_dlpack(x))" if hasattr(kind, "__dlpack__") else ""
     return f"PyTorch's {kind.__qualname__}{hint}"
-
-
-@cache
-def is_user_file(name: str) -> bool:
-    """Whether code from the file ``name`` is neither this package's nor frozen into Python."""
-    return not name.startswith((*_PACKAGE, "<frozen"))
-
-
-@cache
-def is_program_file(name: str) -> bool:
-    """Whether code in the file ``name`` is the program's: not this package's, Python's own, or what runs programs.
-
-    Other libraries are part of the program: they keep counters and settings as programs do.
-    """
-    return is_user_file(name) and not (name.endswith((".so", ".pyd")) or _is_pythons(name) or _is_around(name))
-
-
-def _is_pythons(name: str) -> bool:
-    """Whether a file is of Python's library, in whose folder other libraries may be installed."""
-    for folder in _STANDARD_FOLDERS:
-        if name.startswith(folder):
-            return name[len(folder) :].partition(os.sep)[0].partition(".")[0] in sys.stdlib_module_names
-    return False
-
-
-def _is_around(name: str) -> bool:
-    """Whether a file is of a loaded library around programs."""
-    for top, distribution in _AROUND.items():
-        module = sys.modules.get(top)
-        home = getattr(module, "__file__", None)
-        if isinstance(home, str) and (name == home or name.startswith(_folder(home))):
-            folder = os.path.dirname(_folder(home)[:-1])
-            return top in _IMPORTED or bool({(distribution, end) for end in _METADATA} & _distributions(folder))
-    return False
-
-
-def _folder(home: str) -> str:
-    """The folder of a top-level module's package, and its separator; the file itself if it is not a package."""
-    folder, file = os.path.split(home)
-    return f"{folder if file.startswith('__init__.') else home}{os.sep}"
-
-
-@cache
-def _distributions(folder: str) -> frozenset[tuple[str, str]]:
-    """The distributions whose metadata is in ``folder``, in lower case, and its kind. Modules are next to it."""
-    try:
-        names = os.listdir(folder)
-    except OSError:  # such as a ZIP file
-        return frozenset()
-    return frozenset(
-        (n.rpartition(".")[0].partition("-")[0].lower(), n[n.rindex(".") :]) for n in names if n.endswith(_METADATA)
-    )
-
-
-def is_installed(name: str) -> bool:
-    """Return whether the file ``name`` is of a library: an installer has put it into a folder of distributions.
-
-    Sources of a project that is installed by reference may have metadata, too, but of the other kind.
-    """
-    return any(end == ".dist-info" for folder in Path(name).parents for _, end in _distributions(str(folder)))
 
 
 def user_frame() -> FrameType | None:
@@ -242,10 +164,7 @@ def user_frame() -> FrameType | None:
 
 
 def _is_program_frame(frame: FrameType) -> bool:
-    name = frame.f_code.co_filename
-    if name == "<string>":  # methods of dataclasses and named tuples belong to the module of their class
-        name = str(frame.f_globals.get("__file__", name))
-    return is_program_file(name)
+    return is_program_file(file_of(frame.f_code, frame.f_globals))
 
 
 def outside_frame() -> FrameType | None:

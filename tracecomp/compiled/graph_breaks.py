@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tracecomp.base.code_origin import is_own
 from tracecomp.compiled.ast_names import (
     PICK,
     SCOPES,
@@ -250,7 +251,7 @@ class _Splitter:
         for name in reversed(names):
             found = getattr(found, name, None) if isinstance(found, ModuleType) else None
         room = str(getattr(found, "__module__", None) or "").partition(".")[0]
-        known = room == __name__.partition(".")[0] or room in sys.stdlib_module_names - {"unittest", "__main__"}
+        known = is_own(found) or room in sys.stdlib_module_names - {"unittest", "__main__"}
         return known and getattr(found, "__name__", None) not in _SWALLOWS
 
     def _calls(self, node: Any) -> Any:

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.gc_pause import without_collecting
+from tracecomp.base.code_origin import is_own, torch_name
 from tracecomp.eager.modes import module_changes
 from tracecomp.eager.rng import Generator, default_generator
 from tracecomp.eager.tensor import Tensor
@@ -33,7 +34,7 @@ Found = Iterator[tuple[str, Any]]
 PLAIN = (bool, int, float, complex, str, bytes, type(None), DType, type(Ellipsis), slice, range, np.generic)
 _OF_RECORDINGS = ("_value", "_look")  # attributes of tensors in a recording in progress
 _TABLES = ("_parameters", "_buffers", "_modules")  # of modules: their entries are called as attributes are
-_LIBRARY_STATE = ("tracecomp.nn", "tracecomp.optim", "tracecomp.amp", "tracecomp.distributions", "tracecomp.eager.rng")
+_LIBRARY_STATE = ("torch.nn", "torch.optim", "torch.amp", "torch.distributions", "torch.eager.rng")
 _CELL = "variable "
 BASE = "._base"
 """Suffix of the place of a view's base."""
@@ -217,7 +218,7 @@ class ProgramState:
             self._undo(_put_items, held, list(held.items()))
             self._seen[id(held)] = f"{place}.__dict__", held
             for name, x in held.items():
-                if name.startswith("_") and isinstance(x, PLAIN) and kind.__module__.startswith("tracecomp."):
+                if name.startswith("_") and isinstance(x, PLAIN) and is_own(kind):
                     continue  # the library's own business
                 yield from self._attribute(place, name, x)
         for name in _slots(kind):
@@ -286,8 +287,8 @@ def _is_looked_into(value: object) -> bool:
     module = str(kind.__module__)
     if isinstance(value, Node | BaseException) or module.split(".")[0] in sys.stdlib_module_names - {"__main__"}:
         return kind.__name__ in ("SimpleNamespace", "Namespace")
-    if module.startswith("tracecomp."):
-        return module.startswith(_LIBRARY_STATE) or isinstance(value, Generator)
+    if is_own(kind):
+        return torch_name(module).startswith(_LIBRARY_STATE) or isinstance(value, Generator)
     return not module.startswith(("numpy", "torch.", "scipy")) and module != "builtins"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.code_origin import is_pytorchs
 from tracecomp.eager.tensor_base import TensorBase
 from tracecomp.ir.types import bfloat16
 
@@ -18,7 +19,7 @@ _CONSTRUCTORS = frozenset({"tensor", "as_tensor", "asarray", "new_tensor", "from
 
 def is_foreign(kind: type) -> bool:
     """Whether ``kind`` is PyTorch's tensor class, or derived from it. Their metaclass tells: ours are plain classes."""
-    return type(kind) is not type and type(kind).__module__ == "torch._C" and not issubclass(kind, TensorBase)
+    return type(kind) is not type and is_pytorchs(type(kind)) and not issubclass(kind, TensorBase)
 
 
 def check_takes(name: str, kinds: Iterable[type]) -> None:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from types import FunctionType, TracebackType
+from types import TracebackType
 from typing import Any
 
+from tracecomp.base.code_origin import is_pytorchs
 from tracecomp.eager import dispatch
 from tracecomp.eager.foreign import check_takes, is_foreign
 from tracecomp.eager.modes import modes
@@ -186,7 +187,7 @@ def default(cls: type, func: Fn, types: Any, args: tuple[object, ...], kwargs: M
     """The default override of Tensor's subclasses: results have the subclass too."""
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
-    if _is_pytorchs(func):
+    if is_pytorchs(func):
         raise TypeError(
             f"{func.__name__}(): a function of PyTorch is given a tensor of tracecomp. Use torch.from_dlpack(x)"
         )
@@ -195,15 +196,6 @@ def default(cls: type, func: Fn, types: Any, args: tuple[object, ...], kwargs: M
     if func in NOT_WRAPPED or any(result is x for x in args):
         return result
     return as_class(result, cls)
-
-
-def _is_pytorchs(func: Any) -> bool:
-    """Whether ``func`` is a function or method of PyTorch, written in C or Python."""
-    if isinstance(func, FunctionType):
-        space = func.__globals__.get("__name__")
-    else:
-        space = getattr(func, "__module__", None) or getattr(getattr(func, "__objclass__", None), "__module__", None)
-    return isinstance(space, str) and space.partition(".")[0] == "torch"
 
 
 NOT_WRAPPED: set[Any] = set()

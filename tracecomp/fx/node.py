@@ -8,6 +8,7 @@ from collections.abc import Callable
 from types import BuiltinFunctionType, MethodDescriptorType
 from typing import Any, TypeAlias, cast
 
+from tracecomp.base.code_origin import torch_name
 from tracecomp.eager.device import device, layout, memory_format
 from tracecomp.eager.tensor import Tensor
 from tracecomp.fx.immutable_collections import immutable_dict, immutable_list
@@ -51,11 +52,6 @@ def _is_exported(value: object, name: str) -> bool:
     return getattr(sys.modules["tracecomp"], name, None) is value
 
 
-def torch_path(module: str) -> str:
-    """The name by which programs know a module of this package: that of PyTorch."""
-    return "torch" + module.removeprefix("tracecomp") if module.split(".")[0] == "tracecomp" else module
-
-
 def qualified_name(fn: object) -> str:
     """The import path of a function, such as ``torch.relu``."""
     own = str(getattr(fn, "__name__", ""))
@@ -69,7 +65,7 @@ def qualified_name(fn: object) -> str:
         return f"torch.{name}"
     if name == "<lambda>":
         name = "lambda"
-    return f"{torch_path(fn.__module__).replace('torch._ops.', 'torch.ops.')}.{name}"
+    return f"{torch_name(fn.__module__).replace('torch._ops.', 'torch.ops.')}.{name}"
 
 
 def type_repr(kind: object) -> str:
@@ -77,7 +73,7 @@ def type_repr(kind: object) -> str:
     if isinstance(kind, type) and not hasattr(kind, "__origin__"):
         if kind.__module__ == "builtins" or _is_exported(kind, kind.__qualname__):
             return kind.__qualname__ if kind.__module__ == "builtins" else f"torch.{kind.__qualname__}"
-        return f"{torch_path(kind.__module__)}.{kind.__qualname__}"
+        return f"{torch_name(kind.__module__)}.{kind.__qualname__}"
     if kind is ...:
         return "..."
     return repr(kind)

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import FunctionType, ModuleType
 from typing import Any
 
+from tracecomp.base.code_origin import torch_name
 from tracecomp.base.errors import at_user_line
 from tracecomp.eager.tensor import Tensor
 from tracecomp.fx.graph import Graph
@@ -77,8 +78,8 @@ class Tracer(TracerBase):
 
     def is_leaf_module(self, m: Module, module_qualified_name: str) -> bool:
         """Whether a call of ``m`` is one node: for modules of torch.nn other than containers."""
-        path = m.__module__
-        return path.startswith(("torch.nn", "tracecomp.nn", "torch.ao.nn")) and type(m).__name__ != "Sequential"
+        home = torch_name(m.__module__)
+        return home.startswith(("torch.nn", "torch.ao.nn")) and type(m).__name__ != "Sequential"
 
     def path_of_module(self, mod: Module) -> str:
         """The name of ``mod`` in the root; NameError when it is not a part of it."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.code_origin import is_own
 from tracecomp.compiled.dynamic_shapes import last_of_program
 from tracecomp.compiled.eager_vs_compiled import Call
 from tracecomp.compiled.program_state import ProgramState
@@ -220,7 +221,7 @@ def _numbers(state: ProgramState) -> Iterator[Change]:
     kinds: set[tuple[type, str]] = set()
     for place, held in state.objects.items():
         for name, value, put in _entries(held):
-            library = type(held).__module__.startswith("tracecomp.")
+            library = is_own(type(held))
             if (library and ((type(held), name) in kinds or name.startswith("_"))) or not isinstance(value, _NUMBERS):
                 continue
             if name == "training" or found >= _MOST_NUMBERS:

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import Source, is_user_file, user_source
+from tracecomp.base.code_origin import is_user_file
+from tracecomp.base.errors import Source, user_source
 from tracecomp.compiled.eager_vs_compiled import Call, gradients
 from tracecomp.compiled.program_state import ProgramState, SavedState
 from tracecomp.eager.grad_fn import AccumulateGrad

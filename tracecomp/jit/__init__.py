@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 
+from tracecomp.base.code_origin import is_pytorchs
 from tracecomp.base.errors import type_name
 from tracecomp.eager.device import check_device, device
 from tracecomp.eager.tensor import Tensor
@@ -119,7 +120,7 @@ def script(
     """
     if not (callable(obj) or builtins.isinstance(obj, list | tuple | dict)) or builtins.isinstance(obj, Tensor):
         raise TypeError(f"script(): obj must be a module, a function or a class, not {type_name(obj)}")
-    if type(obj).__module__.startswith("torch.nn."):
+    if is_pytorchs(type(obj)):
         raise TypeError(
             f"script(): {type_name(obj)} is a module of PyTorch. Load its state_dict() into one of tracecomp"
         )

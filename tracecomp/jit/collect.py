@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.code_origin import is_own, torch_name
 from tracecomp.eager.device import device, layout, memory_format
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor
@@ -27,8 +28,6 @@ _MARKS = frozenset(("export", "script", "script_method", "staticmethod", "proper
 """Decorators that affect parsing, but not the behaviour of a function."""
 
 _NO_GRADIENTS = frozenset(("no_grad", "inference_mode"))
-
-_LIBRARY = "tracecomp"
 
 
 class Collector:
@@ -132,7 +131,7 @@ class Collector:
             found = inspect.getattr_static(kind, name, None)
             fn = getattr(found, "fget", None) or getattr(found, "__func__", found)
             if isinstance(fn, types.FunctionType):
-                if fn.__module__.split(".")[0] == _LIBRARY:
+                if is_own(fn):
                     continue  # a method of the class in the library, which is the base
                 if new:
                     where = "properties" if isinstance(found, property) else "methods"
@@ -184,7 +183,7 @@ class Collector:
     def _outside(self, value: object, where: str) -> Json:
         """A name of the library's or of Python's, or a function of the program's."""
         if isinstance(value, types.ModuleType):
-            space = "math" if value is math else value.__name__.replace(_LIBRARY, "torch", 1)
+            space = "math" if value is math else torch_name(value.__name__)
             if space in namespaces():
                 return ["space", space]
         if getattr(value, "__module__", None) == "typing":
@@ -199,7 +198,7 @@ class Collector:
                 return ["builtin", name]
         if callable(value) and not isinstance(value, type):
             inner = inspect.unwrap(value)
-            if isinstance(inner, types.FunctionType) and inner.__module__.split(".")[0] != _LIBRARY:
+            if isinstance(inner, types.FunctionType) and not is_own(inner):
                 return ["function", self.function(inner)]
         kind = value.__name__ if isinstance(value, type | types.ModuleType) else f"a {type(value).__name__}"
         raise NotSupportedError(f"{where}: {kind} is not supported in scripts")
@@ -207,13 +206,13 @@ class Collector:
 
 def _kind(module: Module) -> type[Module]:
     """The original class of a module, without wrappers of this package."""
-    return next(c for c in type(module).__mro__ if not c.__module__.startswith("tracecomp.jit"))
+    return next(c for c in type(module).__mro__ if not torch_name(c.__module__).startswith("torch.jit"))
 
 
 def _library_class(kind: type[Module]) -> type[Module]:
     """The class of the library that ``kind`` is or derives from."""
-    found = [c for c in kind.__mro__ if c.__module__.split(".")[0] == _LIBRARY and issubclass(c, Module)]
-    return next(c for c in found if not c.__module__.startswith("tracecomp.jit"))
+    found = [c for c in kind.__mro__ if is_own(c) and issubclass(c, Module)]
+    return next(c for c in found if not torch_name(c.__module__).startswith("torch.jit"))
 
 
 def _overrides(kind: type[Module], library: type[Module]) -> bool:

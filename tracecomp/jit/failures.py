@@ -5,13 +5,12 @@ from __future__ import annotations
 import linecache
 import opcode
 import traceback
-from pathlib import Path
 from types import FrameType
 
+from tracecomp.base.code_origin import is_own_file
 from tracecomp.base.errors import LinAlgError
 
 _RAISE = opcode.opmap["RAISE_VARARGS"]
-_OWN = str(Path(__file__).parents[1])
 _WRONG = (
     ArithmeticError, AttributeError, BufferError, IndexError, KeyError, LookupError, NotImplementedError, OverflowError,
     TypeError, UnicodeError, ValueError, ZeroDivisionError, LinAlgError,
@@ -40,7 +39,7 @@ def of_script(error: Exception) -> Exception:
 
 
 def _is_own(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_OWN)
+    return is_own_file(frame.f_code.co_filename)
 
 
 def _was_raised(error: Exception) -> bool:

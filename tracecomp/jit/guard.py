@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import tracecomp.nn.aten  # noqa: F401  publishes functions of the torch namespace
 from tracecomp import fft, linalg, special
 from tracecomp.amp import autocast
+from tracecomp.base.code_origin import is_own
 from tracecomp.eager.device import (
     channels_last,
     channels_last_3d,
@@ -195,7 +196,7 @@ def _public(members: Mapping[str, object]) -> dict[str, Any]:
 
 def _own_functions(module: object) -> dict[str, Any]:
     found = _public({n: getattr(module, n) for n in dir(module)})
-    return {n: v for n, v in found.items() if getattr(v, "__module__", "").startswith("tracecomp")}
+    return {n: v for n, v in found.items() if is_own(v)}
 
 
 @cache

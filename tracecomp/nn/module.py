@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from tracecomp.base.code_origin import is_pytorchs
 from tracecomp.base.errors import type_name
 from tracecomp.compiled.lazy_compile import compile
 from tracecomp.compiled.named_options import backend_of
@@ -70,7 +71,7 @@ def typename(value: object) -> str:
     if isinstance(value, Tensor):
         return str(value.type())
     kind = type(value)
-    if kind.__module__.partition(".")[0] == "torch":
+    if is_pytorchs(kind):
         return type_name(value)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 

@@ -8,6 +8,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tracecomp.base.code_origin import is_own
 from tracecomp.base.errors import at_user_line, type_name
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.base.user_warnings import warn_as_pytorch
@@ -284,7 +285,7 @@ class Optimizer:
 
     def _served(self, options: Options) -> tuple[Updates, Tensor] | None:
         kind = type(self)
-        if not kind._update.__module__.startswith(__package__):  # a user's class may read more than its operands
+        if not is_own(kind._update):  # a user's class may read more than its operands
             return None
         return updates(kind, kind.__new__(kind)._update, options)
 

@@ -8,9 +8,10 @@ the call. So a listed function may read and change its arguments.
 
 from __future__ import annotations
 
-import sys
 from types import BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, ModuleType, WrapperDescriptorType
 from typing import Any
+
+from tracecomp.base.code_origin import is_pythons_module
 
 FUNCTIONS: dict[str, str] = {
     "builtins": "abs aiter all anext any ascii bin callable chr compile delattr dir divmod format getattr globals "
@@ -98,7 +99,7 @@ def unlisted(callee: Any, by_library: bool) -> str | None:
         kind = held if isinstance(held, type) and any(callee.__name__ in vars(k) for k in held.__mro__) else type(held)
         return _unlisted_method(kind, callee.__name__, by_library)
     module = getattr(callee, "__module__", None)
-    if not is_c_function(callee) or not isinstance(module, str) or not _is_pythons(module):
+    if not is_c_function(callee) or not isinstance(module, str) or not is_pythons_module(module):
         return None
     name = callee.__name__
     if _listed(FUNCTIONS, module, name) or (by_library and _listed(BY_LIBRARIES, module, name)):
@@ -112,12 +113,6 @@ def _unlisted_method(kind: type, name: str, by_library: bool) -> str | None:
     if not by_library and f"{home.__name__}.{name}" in METHODS:
         return f"{home.__name__}.{name}"
     module = home.__module__
-    if not isinstance(module, str) or not _is_pythons(module) or _listed(TYPES, module, home.__name__):
+    if not isinstance(module, str) or not is_pythons_module(module) or _listed(TYPES, module, home.__name__):
         return None
     return None if by_library else f"{home.__name__}.{name}"
-
-
-def _is_pythons(module: str) -> bool:
-    """Whether a module is of Python itself, or numpy."""
-    root = module.partition(".")[0]
-    return root in sys.stdlib_module_names or root == "numpy"

@@ -14,7 +14,7 @@ from opcode import opname
 from pathlib import Path
 from types import CodeType, FrameType
 
-from tracecomp.base.errors import is_user_file
+from tracecomp.base.code_origin import is_user_file
 from tracecomp.ir.graph import Graph, Node
 
 _STRUCTURE = tuple(str(Path(__file__).parents[1] / name) for name in (

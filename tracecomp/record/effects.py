@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import CellType, FrameType, MemberDescriptorType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any
 
-from tracecomp.base.errors import is_user_file
+from tracecomp.base.code_origin import is_user_file
 from tracecomp.base.user_warnings import place_of
 from tracecomp.eager.size import Size
 from tracecomp.record.guards.ownership import is_program_class

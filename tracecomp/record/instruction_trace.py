@@ -15,7 +15,8 @@ from types import CodeType, FrameType
 from typing import Any, TypeVar
 
 from tracecomp.base.capture_guide import Section
-from tracecomp.base.errors import CaptureError, is_user_file
+from tracecomp.base.code_origin import is_user_file
+from tracecomp.base.errors import CaptureError
 from tracecomp.base.gc_pause import without_collecting
 from tracecomp.base.interpreter import supported
 from tracecomp.base.user_warnings import warn_user

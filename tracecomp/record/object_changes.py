@@ -11,7 +11,8 @@ from typing import Any
 
 from tracecomp.base import switches
 from tracecomp.base.capture_guide import BreakReason, Section
-from tracecomp.base.errors import is_installed, user_source
+from tracecomp.base.code_origin import is_installed
+from tracecomp.base.errors import user_source
 from tracecomp.base.user_warnings import WarningPlace, place_of, silenced
 from tracecomp.eager.device import Device
 from tracecomp.eager.tensor import Tensor

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
-from tracecomp.base.errors import is_program_file
+from tracecomp.base.code_origin import is_own_module, is_program_file
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.c_data import refuse_memory
 from tracecomp.record.calls import called
@@ -147,7 +147,7 @@ class ObjectReads(KnownObjects):
     def _of_library(self, library: ModuleType, name: str) -> None:
         """Guard a library's attribute. This package's are guarded if they are settings."""
         value = vars(library).get(name, MISSING)
-        is_own = library.__name__.partition(".")[0] == _PACKAGE
+        is_own = is_own_module(library.__name__)
         if value is MISSING and (is_own or "__getattr__" in vars(library)):
             return  # made when it is read
         if not is_own or isinstance(value, list | dict) or _is_setting(library, value):
@@ -337,7 +337,6 @@ class ObjectReads(KnownObjects):
             self.recorder.fix_numbers()
 
 
-_PACKAGE = __name__.partition(".")[0]
 _FIELDS = ("__code__", "__defaults__", "__kwdefaults__")
 _FUNCTIONS = (
     FunctionType, type, staticmethod, classmethod, property, MethodDescriptorType, WrapperDescriptorType,
@@ -367,4 +366,4 @@ def is_library(module: ModuleType) -> bool:
 
 def _is_setting(module: ModuleType, value: object) -> bool:
     """Whether a value in a module of this package may be a flag, as of ``torch.backends``, which programs set."""
-    return isinstance(value, bool | int | str | None) and module.__name__.startswith(f"{_PACKAGE}.")
+    return isinstance(value, bool | int | str | None) and is_own_module(module.__name__) and "." in module.__name__

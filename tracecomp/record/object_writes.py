@@ -18,9 +18,6 @@ from tracecomp.record.guards.read_steps import Attribute, Entry, Presence, Slot
 from tracecomp.record.guards.snapshots import MISSING, plain_value
 from tracecomp.record.watching import Watching
 
-_PACKAGE = __name__.partition(".")[0]
-
-
 CHANGES = frozenset({
     "append", "extend", "insert", "clear", "add", "discard", "remove", "appendleft", "extendleft", "update", "sort",
     "reverse", "rotate", "fill", "__setitem__", "__delitem__", "setdefault", "pop", "popleft", "popitem",

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
+from tracecomp.base.code_origin import is_own
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.builtin_calls import TEXTS, text
 from tracecomp.record.cached_calls import StandIn, cached_call
@@ -32,9 +33,6 @@ from tracecomp.record.outside import note_frames, outside
 from tracecomp.record.plain_numbers import is_cached
 from tracecomp.record.same_values import PLAIN
 from tracecomp.record.watching import Watching
-
-_PACKAGE = __name__.partition(".")[0]
-
 
 _BLIND = (isinstance, issubclass, type, id, callable, super, object, property, staticmethod, classmethod)
 """Functions that do not read the contents of their arguments."""
@@ -73,11 +71,12 @@ def opaque_call(
     if is_module(callee) and is_program_function(getattr(type(callee), "forward", None)):
         return None
     try_numpy(observer, callee, args, kwargs)
+    own = is_own(callee)  # this package makes an array into a tensor, and reads it no further
     for value in (*args, *kwargs.values()):
         if not isinstance(value, (*PLAIN, Tensor)):
             note_callbacks(observer, value)
-            observer.consume(value, own=_is_own(callee))
-            if not _is_own(callee):
+            observer.consume(value, own=own)
+            if not own:
                 observer.hand(value)
             stream(observer, value)
     return None
@@ -92,12 +91,6 @@ def _constructor(observer: Watching, kind: type) -> None:
         where = f"default argument of {kind.__name__}:"
         observer.step(observer.reads.root(fn, f"function {fn.__name__}"), step, fn.__defaults__, where)
         observer.contents(fn.__defaults__)
-
-
-def _is_own(callee: object) -> bool:
-    """Whether a function is of this package, which makes an array into a tensor and reads it no further."""
-    module = getattr(callee, "__module__", None) or ""
-    return module.partition(".")[0] == _PACKAGE
 
 
 def _what_is_called(observer: Watching, callee: object, owner: object) -> None:
@@ -124,8 +117,7 @@ def _stands_for(observer: Watching, callee: object, step: SomeStep) -> None:
 
 def closure(observer: Watching, callee: FunctionType) -> None:
     """Record the state that a function of the standard library keeps between calls, such as dispatch by class."""
-    module = callee.__module__  # None for a function made in a namespace without __name__
-    if (isinstance(module, str) and module.startswith(_PACKAGE)) or id(callee) in observer.made:
+    if is_own(callee) or id(callee) in observer.made:
         return
     for name, cell in zip(callee.__code__.co_freevars, callee.__closure__ or (), strict=True):
         step = Held(name)

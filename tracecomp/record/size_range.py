@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 
-from tracecomp.base.errors import Source, is_user_file, user_source
+from tracecomp.base.code_origin import is_user_file
+from tracecomp.base.errors import Source, user_source
 from tracecomp.record.size_forms import Form
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import sys
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -86,6 +87,9 @@ def _find(module: str, name: str) -> Any:
     for table in (NAMES, _safe):
         if full in table:
             return table[full]
+    known = vars(sys.modules.get(module, sys)).get(name)  # modules have several names
+    if _is_users(known):
+        return known
     raise Refused(
         "Weights only load failed. Re-running `load` with `weights_only` set to `False` will likely succeed, but it "
         "can result in arbitrary code execution. Do it only if you got the file from a trusted source. "

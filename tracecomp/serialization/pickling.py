@@ -5,10 +5,12 @@ from __future__ import annotations
 import pickle
 from collections import OrderedDict
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any, BinaryIO
 
 import numpy as np
 
+from tracecomp.base.code_origin import is_own, own_name
 from tracecomp.eager.device import device
 from tracecomp.eager.foreign import check_takes
 from tracecomp.eager.size import Size
@@ -69,6 +71,8 @@ class Writer(pickle._Pickler):
     def save(self, obj: object, save_persistent_id: bool = True) -> None:
         if isinstance(obj, DType):
             obj = _Global("torch", obj.name)
+        elif isinstance(obj, type | FunctionType) and own_name(obj.__module__) != obj.__module__ and is_own(obj):
+            obj = _Global(own_name(obj.__module__), obj.__qualname__)  # for readers without ``as_torch``
         if isinstance(obj, _Global):
             self.write(pickle.GLOBAL + f"{obj.module}\n{obj.name}\n".encode())
         else:

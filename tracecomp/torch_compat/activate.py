@@ -26,6 +26,7 @@ def activate(folder: str) -> ModuleType:
     assert module is not None
     module.__spec__, module.__loader__, module.__package__ = spec, spec.loader, "torch"
     sys.modules["torch"] = module
+    finder.homes.name_loaded()
     return module
 
 
@@ -64,7 +65,9 @@ class as_torch:
     ) -> None:
         if self.was_active:
             return
-        sys.meta_path[:] = [f for f in sys.meta_path if not isinstance(f, TorchFinder)]
+        for finder in [f for f in sys.meta_path if isinstance(f, TorchFinder)]:
+            finder.homes.restore()
+            sys.meta_path.remove(finder)
         sys.path.remove(str(SITE))
         if self.path is None:
             del os.environ["PYTHONPATH"]

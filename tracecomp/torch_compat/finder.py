@@ -11,13 +11,15 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from importlib.util import find_spec
 from types import FrameType, ModuleType
 from typing import Any
 
+from tracecomp.base.code_origin import is_own_module, torch_name
+from tracecomp.torch_compat.homes import HomeLoader, Homes
 from tracecomp.torch_compat.names import TORCH_VERSION, table
-from tracecomp.torch_compat.stand_in import TorchModule, missing, stand_in_module, torch_name, while_importing
+from tracecomp.torch_compat.stand_in import TorchModule, missing, stand_in_module, while_importing
 from tracecomp.torch_version import TorchVersion
 
 _OTHER_HOMES = {
@@ -102,25 +104,38 @@ class _Existing(Loader):
 
 
 class TorchFinder(MetaPathFinder):
-    """A finder for ``torch`` and its submodules."""
+    """A finder for ``torch`` and its submodules. What tracecomp's modules define gets PyTorch's ``__module__``."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
+        self.homes = Homes(_imported)
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         if fullname == "torch":
             return self.package()
+        if is_own_module(fullname):
+            return self._own(fullname, path)
         if not (fullname in _OTHER_HOMES or (fullname.startswith("torch.") and _top(fullname) in table())):
             return None
         module = _own_module(home_of(fullname))
         if module is not None:
+            # The import may have imported ``fullname``, too. Python would then load the module again, by its own spec.
+            sys.modules.pop(fullname, None)
             return ModuleSpec(fullname, _Existing(adopt(module)), is_package=hasattr(module, "__path__"))
         if fullname not in table() or _is_a_question(inspect.currentframe()):
             return None
         made = stand_in_module(fullname)
         return ModuleSpec(fullname, _Existing(made), is_package=hasattr(made, "__path__"))
+
+    def _own(self, fullname: str, path: Sequence[str] | None) -> ModuleSpec | None:
+        """How to load a module of tracecomp."""
+        spec = PathFinder.find_spec(fullname, path)
+        if spec is not None and type(spec.loader) is SourceFileLoader:
+            loader = HomeLoader(fullname, spec.loader.path)
+            spec.loader, loader.homes = loader, self.homes
+        return spec
 
     def package(self) -> ModuleSpec:
         """How to load the package ``torch``."""
@@ -145,6 +160,13 @@ def _own_module(name: str) -> ModuleType | None:
             return None
         import_module(name)
     return sys.modules[name]
+
+
+def _imported(name: str) -> ModuleType | None:
+    """The module of torch called ``name``, imported, if it is one of tracecomp's."""
+    if name not in sys.modules and _own_module(home_of(name)) is None:
+        return None
+    return import_module(name)
 
 
 def find_spec_below(parent: str, name: str) -> ModuleSpec | None:

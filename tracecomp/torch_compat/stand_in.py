@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from types import FrameType, ModuleType
 from typing import Any, NoReturn
 
+from tracecomp.base.code_origin import torch_name
 from tracecomp.torch_compat.names import absent, table, torch_has
 
 _IMPORT_FROM = dis.opmap["IMPORT_FROM"]
@@ -83,11 +84,6 @@ def missing(module: str, name: str, importing: bool) -> Any:
     if importing:
         return stand_in(path)
     raise AttributeError(absent(path))
-
-
-def torch_name(module: str) -> str:
-    """``torch.nn`` for ``tracecomp.nn``."""
-    return "torch" + module.removeprefix("tracecomp") if module.startswith("tracecomp") else module
 
 
 def stand_in_module(name: str) -> ModuleType:

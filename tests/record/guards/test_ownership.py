@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tracecomp
-from tracecomp.base.errors import is_installed, is_program_file
+from tracecomp.base.code_origin import is_installed, is_program_file
 
 ROOT = Path(tracecomp.__file__).parents[1]
 TRAINING = """

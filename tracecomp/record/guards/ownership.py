@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from types import CodeType, FunctionType, SimpleNamespace
 from typing import Any
 
-from tracecomp.base.errors import is_program_file
+from tracecomp.base.code_origin import file_of, is_own, is_program_file
 
 _NAMESPACES = (argparse.Namespace, SimpleNamespace)  # of the standard library, but for values of the program
 _BUILTIN = (type, BaseException, enum.Enum)
@@ -17,11 +17,7 @@ _BUILTIN = (type, BaseException, enum.Enum)
 
 def is_program_code(code: CodeType, space: Mapping[str, object]) -> bool:
     """Whether the code belongs to the program; code generated at run time belongs to its module."""
-    module = space.get("__file__")
-    name = code.co_filename
-    if str(space.get("__name__")).startswith("namedtuple_"):
-        return False
-    return is_program_file(module if name.startswith("<") and isinstance(module, str) else name)
+    return not str(space.get("__name__")).startswith("namedtuple_") and is_program_file(file_of(code, space))
 
 
 def is_program_function(fn: object) -> bool:
@@ -49,7 +45,7 @@ def is_opened(kind: type) -> bool:
 
 def of_package(kind: type) -> bool:
     """Whether a class is a subclass of one of this package's: a module, an optimizer, a tensor."""
-    return any(str(k.__module__).split(".")[0] == __name__.split(".")[0] for k in kind.__mro__)
+    return any(map(is_own, kind.__mro__))
 
 
 def is_module(value: object) -> bool:

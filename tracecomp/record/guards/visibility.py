@@ -42,12 +42,13 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
+from tracecomp.base.code_origin import is_own, is_own_module, is_pythons_module, torch_name
 from tracecomp.record.c_effects import is_c_function
 from tracecomp.record.guards.ownership import is_opened, of_package
 
 CONTAINERS = (list, tuple, dict, set, frozenset, deque, np.ndarray, ctypes.Array)
 _LISTED = (bytearray, memoryview, array, Mapping, Set, Sequence)
-_STATEFUL = tuple(f"{__name__.partition('.')[0]}.{room}" for room in ("distributions", "optim", "utils.data"))
+_STATEFUL = ("torch.distributions", "torch.optim", "torch.utils.data")
 
 _OF_JSON: tuple[type, ...] = tuple(
     kind for module in (json.scanner, json.encoder) for name, kind in vars(module).items() if name.startswith("c_make")
@@ -91,8 +92,8 @@ def keeps_state(value: object) -> bool:
 
     Modules and optimizers have separate guards.
     """
-    modules = [str(k.__module__) for k in type(value).__mro__]  # classes made in C may have none
-    return any(name.startswith(_STATEFUL) for name in modules) and not hasattr(value, "param_groups")
+    homes = [torch_name(k.__module__) for k in type(value).__mro__ if is_own(k)]
+    return any(name.startswith(_STATEFUL) for name in homes) and not hasattr(value, "param_groups")
 
 
 def is_settable_class(kind: type) -> bool:
@@ -111,10 +112,10 @@ def has_attributes(value: object) -> bool:
     kind: type = type(value)
     if isinstance(value, type):  # in Python, too, whose attributes can be set
         settable = is_settable_class(value) and not issubclass(value, enum.Enum)
-        return settable and _is_pythons(value.__module__)
+        return settable and _has_state(value.__module__)
     if isinstance(value, (*_UNCHANGING, *_KEPT)) or _is_in_c(kind) or of_package(kind):
         return False
-    return _is_pythons(kind.__module__)
+    return _has_state(kind.__module__)
 
 
 def is_foreign_function(fn: object) -> bool:
@@ -130,16 +131,14 @@ def _is_in_c(kind: type) -> bool:
     return not functions and (not kind.__dictoffset__ or not _is_known(kind.__module__))
 
 
-@cache
-def _is_pythons(module: str) -> bool:
-    """Whether a module is Python's own, or numpy's."""
-    return module.partition(".")[0] in (sys.stdlib_module_names | {"numpy"}) - {"typing", "__main__"}
+def _has_state(module: str) -> bool:
+    """Whether a module is Python's own or numpy's; classes of ``typing`` stand for types."""
+    return is_pythons_module(module) and module.partition(".")[0] != "typing"
 
 
 @cache
 def _is_known(module: str) -> bool:
     """Whether a module is Python's own, this package's, the program's, or that of arrays."""
-    root = module.partition(".")[0]
-    if root in sys.stdlib_module_names or root in (__name__.partition(".")[0], "numpy", "scipy", "__main__"):
+    if is_pythons_module(module) or is_own_module(module) or module.partition(".")[0] in ("scipy", "__main__"):
         return True
     return str(getattr(sys.modules.get(module), "__file__", "")).endswith(".py")

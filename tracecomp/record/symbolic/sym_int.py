@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import is_user_file
+from tracecomp.base.code_origin import is_user_file
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Attrs, Op
