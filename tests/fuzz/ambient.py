@@ -197,8 +197,8 @@ def _whole(dtype: str) -> bool:
 
 def shown(v: Any) -> Any:
     """``v`` in a form that can be compared: tensors as dtype, shape, gradient flags and bytes."""
-    if hasattr(v, "requires_grad") and hasattr(v, "grad_fn"):
-        asks = (v.requires_grad, v.is_leaf, v.is_inference())
+    if hasattr(type(v), "grad_fn"):
+        asks = _flags(v)
         plain = v.detach().resolve_conj().resolve_neg()
         half = str(v.dtype).split(".")[-1] in HALVES
         return (str(v.dtype).split(".")[-1], tuple(v.shape), asks, (plain.float() if half else plain).numpy().copy())
@@ -213,6 +213,14 @@ def shown(v: Any) -> Any:
     if isinstance(v, SimpleNamespace):
         return shown(vars(v))
     return v if isinstance(v, int | float | complex | str | bytes | None) else str(v).replace("tracecomp", "torch")
+
+
+def _flags(t: Any) -> tuple[object, ...]:
+    """The gradient flags of a tensor. A view made in inference mode forbids reads after a write to its base."""
+    try:
+        return (t.requires_grad, t.is_leaf, t.is_inference())
+    except RuntimeError as error:
+        return (type(error).__name__, t.is_inference())
 
 
 def unequal(a: Any, b: Any, exact: bool) -> str | None:
@@ -254,15 +262,17 @@ def _has_own_rule(lines: tuple[str, ...], c: Call) -> bool:
 
 
 def _without_zeros(seen: list[Any], lines: tuple[str, ...]) -> list[Any]:
-    """``seen`` with None for a gradient of zeros, if a line uses forward mode.
+    """``seen`` with None for a gradient that is zero within the tolerance of ``unequal``, if a line uses forward mode.
 
     PyTorch's rule for products multiplies an operand by a tangent of zeros. The tangent of a linear function then
-    depends on the operand, whose gradient is zero instead of None.
+    depends on the operand, whose gradient is zero instead of None. Other lines may add rounding errors to it, such as
+    those of the gradient of a softmax's sum.
     """
     if not any(word in line for line in lines for word in ("jacfwd", "jvp", "hessian", "dual")):
         return seen
     grad = seen[3]
-    return [*seen[:3], None if grad is None or not np.any(grad[3]) else grad, *seen[4:]]
+    is_zero = grad is not None and unequal(grad, (*grad[:3], np.zeros_like(grad[3])), exact=False) is None
+    return [*seen[:3], None if is_zero else grad, *seen[4:]]
 
 
 def _same_but_nan(a: Any, b: Any) -> bool:

@@ -39,3 +39,22 @@ def test_a_shadow_is_seen(name: str, first: bool) -> None:
         del model.__dict__[name]
         for _ in range(3):
             assert compiled(x).tolist() == model(x).tolist() == [1.0, 2.0]
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["later", "from the first call on"])
+def test_a_shadow_of_a_part_that_a_built_in_layer_reads_is_seen(first: bool) -> None:
+    """Layers of this package read their parameters, buffers and submodules unobserved."""
+    model = nn.Sequential(nn.Linear(2, 2, bias=False), nn.BatchNorm1d(2), nn.LayerNorm(2)).eval()
+    nn.init.eye_(model[0].weight)
+    compiled = torch.compile(model)
+    x = torch.tensor([[1.0, 2.5], [-1.0, 0.5]])
+    shadows = {0: ("weight", torch.full((2, 2), 3.0)), 1: ("running_mean", torch.ones(2)), 2: ("bias", torch.ones(2))}
+    for _ in range(0 if first else 3):
+        assert compiled(x).tolist() == model(x).tolist()
+    for number, (name, shadow) in shadows.items():
+        vars(model[number])[name] = shadow
+        for _ in range(3):
+            assert compiled(x).tolist() == model(x).tolist()
+        del vars(model[number])[name]
+        for _ in range(3):
+            assert compiled(x).tolist() == model(x).tolist()

@@ -121,7 +121,16 @@ class FunctionNode(Node):
 
 def tensors_within(start: object) -> list[Tensor]:
     """Tensors reachable from ``start`` through containers, closures and attributes of objects other than modules."""
-    found: list[Tensor] = []
+    return [v for v in values_within(start) if isinstance(v, Tensor)]
+
+
+def values_within(start: object) -> list[Any]:
+    """The tensors and numbers reachable from ``start``, as for ``tensors_within``.
+
+    A number that a recording follows refers to the recorder, which refers to every tensor of the call. The search
+    therefore ends at numbers.
+    """
+    found: list[Any] = []
     seen: set[int] = set()
     stack = [start]
     while stack and len(seen) < _HELD_LIMIT:
@@ -129,7 +138,7 @@ def tensors_within(start: object) -> list[Tensor]:
         if id(value) in seen or isinstance(value, type | ModuleType | Node) or hasattr(value, "_parameters"):
             continue
         seen.add(id(value))
-        if isinstance(value, Tensor):
+        if isinstance(value, Tensor | int | float):
             found.append(value)
         elif isinstance(value, FunctionType):
             stack.extend(value.__closure__ or ())

@@ -23,6 +23,7 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, not_implemented, with_zero_gradient
 from tracecomp.functional.publish import function, often
 from tracecomp.functional.shape.shaping import to_shape
+from tracecomp.functional.value_checks import is_fraction, is_not_negative, required
 from tracecomp.ir.arrays import at_line
 from tracecomp.ir.philox import blocks
 from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64
@@ -286,8 +287,7 @@ def normal(
 ) -> Tensor:  # fmt: skip
     """Normal numbers with the given means and deviations: tensors, numbers, or numbers with a size."""
     if isinstance(std, Tensor):
-        if bool((std < 0).any()):
-            raise RuntimeError("normal expects all elements of std >= 0.0")
+        std = required(std, is_not_negative, "normal expects all elements of std >= 0.0")
     elif std < 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std}")
     given = [x for x in (mean, std) if isinstance(x, Tensor)]
@@ -302,18 +302,15 @@ def normal(
     return finish(cast(add(mul(drawn, std), mean), kind), requires_grad, device)
 
 
-def _check_probability(p: float | Tensor) -> None:
-    if isinstance(p, Tensor) and p.is_meta:
-        return
-    values = p._data if isinstance(p, Tensor) else np.float64(p)
-    if values.size and not (values.min() >= 0 and values.max() <= 1):  # also if one is nan
-        raise RuntimeError("Expected p_in >= 0 && p_in <= 1 to be true, but got false.")
-
-
 def below(shape: Shape, p: float | Tensor, dtype: DType, generator: Generator | None) -> Tensor:
     """Draw 1 in ``dtype`` with probability ``p``, else 0."""
-    _check_probability(p)
-    given = p.detach() if isinstance(p, Tensor) else float(p)
+    message = "Expected p_in >= 0 && p_in <= 1 to be true, but got false."
+    if isinstance(p, Tensor):
+        given: float | Tensor = required(p.detach(), is_fraction, message)
+    else:
+        given = float(p)
+        if not 0 <= given <= 1:  # also if it is nan
+            raise RuntimeError(message)
     draws = 2 if _kind_below(given) is float64 else 1
     return _drawn_from(generator, _below_from, _below_at, draws, shape, given, dtype)
 
@@ -360,12 +357,14 @@ def multinomial(
         raise RuntimeError("cannot sample n_sample <= 0 samples")
     if not replacement and num_samples > count:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
-    weights = input._data
-    if not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise RuntimeError("probability tensor contains either `inf`, `nan` or element < 0")
-    if np.any(weights.sum(-1) <= 0):
-        raise RuntimeError("invalid multinomial distribution (sum of probabilities <= 0)")
-    given = input.detach()
+    given = required(
+        input.detach(), lambda x: prim.bitwise_and(prim.ge(x, 0.0), prim.lt(x, math.inf)),
+        "probability tensor contains either `inf`, `nan` or element < 0",
+    )  # fmt: skip
+    given = required(
+        given, lambda x: prim.gt(x.sum(-1, keepdim=True), 0.0),
+        "invalid multinomial distribution (sum of probabilities <= 0)",
+    )  # fmt: skip
     rows = to_shape(given, (1, count)) if input.ndim == 1 else given
     if replacement:
         drawn = _drawn_from(generator, _with_replacement_from, _with_at, 2, (rows.shape[0], num_samples), rows)

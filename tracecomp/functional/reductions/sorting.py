@@ -24,6 +24,7 @@ from tracecomp.functional.promotion import cast, scalar
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import pick
 from tracecomp.functional.shape.shaping import cut_range, movedim, to_shape
+from tracecomp.functional.value_checks import is_fraction, required
 from tracecomp.ir.types import int64
 
 
@@ -189,9 +190,7 @@ def _quantile(
         raise RuntimeError("quantile() q tensor must be same dtype as the input tensor")
     if input.numel() == 0:
         raise RuntimeError("quantile() input tensor must be non-empty")
-    # Checked on the current numbers; a recording guards the check.
-    if levels.numel() and not levels.is_meta and (levels._data.min() < 0 or levels._data.max() > 1):
-        raise RuntimeError("quantile() q values must be in the range [0, 1]")
+    levels = required(levels, is_fraction, "quantile() q values must be in the range [0, 1]")
     # All elements are one row, or the axis is moved to the end: ``_ranked`` sorts along the last one.
     original = input.ndim
     axis = 0 if dim is None else wrap_dim(dim, input.ndim)

@@ -19,6 +19,7 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, as_float, cast, not_implemented
 from tracecomp.functional.publish import function
 from tracecomp.functional.shape.shaping import adjoint, to_shape
+from tracecomp.functional.value_checks import is_not_negative, required
 from tracecomp.ir.types import float64, int64, type_word
 
 
@@ -167,9 +168,8 @@ def _cov_weights(n: int, fweights: Tensor | None, aweights: Tensor | None) -> Te
             raise RuntimeError(f"cov(): expected fweights to have integral dtype but got {type_word(w.dtype)} dtype")
         if w is aweights and not w.dtype.is_floating_point:
             raise RuntimeError(f"cov(): expected aweights to have floating point dtype but got {type_word(w.dtype)}")
-        if w.numel() and not w.is_meta and (w._data < 0).any():
-            raise RuntimeError(f"cov(): {'fweights' if w is fweights else 'aweights'} cannot be negative")
-        w = to_shape(w, (n,))
+        message = f"cov(): {'fweights' if w is fweights else 'aweights'} cannot be negative"
+        w = to_shape(required(w, is_not_negative, message), (n,))
         weights = w if weights is None else mul(weights, w)
     return weights
 

@@ -18,11 +18,15 @@ from tracecomp.sparse.embedding import rows_with_sparse_gradient
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """``x @ weight.T + bias``: (*, in), (out, in), (out) -> (*, out). RuntimeError when sizes do not fit."""
     with scope("linear"):
+        if not input.ndim or not weight.ndim:
+            raise RuntimeError(
+                f"both arguments to linear need to be at least 1D, but they are {input.ndim}D and {weight.ndim}D"
+            )
         if input.shape[-1:] != weight.shape[-1:]:
-            rows = input.numel() // max(input.shape[-1], 1) if input.ndim else 1
+            rows = input.numel() // max(input.shape[-1], 1)
             raise RuntimeError(
                 f"linear(): mat1 and mat2 shapes cannot be multiplied "
-                f"({rows}x{input.shape[-1] if input.ndim else 1} and {weight.shape[-1]}x{weight.shape[0]})"
+                f"({rows}x{input.shape[-1]} and {weight.shape[-1]}x{weight.shape[0]})"
             )
         if bias is not None and bias.dtype is not weight.dtype:
             raise RuntimeError(

@@ -13,6 +13,7 @@ from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.elementwise.pointwise import magnitude
 from tracecomp.functional.promotion import can_cast, cast, common, rounded, wide
 from tracecomp.functional.publish import function
+from tracecomp.functional.value_checks import is_fraction, required
 from tracecomp.ir.types import type_word
 from tracecomp.nn.functional.activation import logsigmoid
 from tracecomp.nn.functional.linear import pairwise_distance
@@ -150,9 +151,8 @@ def binary_cross_entropy(
         )
     if target.dtype is not input.dtype:
         raise RuntimeError(f"Found dtype {type_word(target.dtype)} but expected {type_word(input.dtype)}")
-    for name, x in (("input", input), ("target", target)):
-        if x.numel() and not x.is_meta and not (x._data.min() >= 0 and x._data.max() <= 1):
-            raise RuntimeError(f"all elements of {name} should be between 0 and 1")
+    input = required(input, is_fraction, "all elements of input should be between 0 and 1")
+    target = required(target, is_fraction, "all elements of target should be between 0 and 1")
     with scope("binary_cross_entropy"):
         log_p = _log(input, input > math.exp(-100.0), lambda x: x.log())
         log_q = _log(input, input < 1, lambda x: (-x).log1p())

@@ -42,12 +42,19 @@ def _sizes(
     if size is not None:
         return [_whole_size(s) for s in ([size] * n if isinstance(size, int) else size)], [None] * n
     assert factor is not None
-    factors = [float(f) for f in ([factor] * n if isinstance(factor, int | float) else factor)]
+    factors = [_as_float(f) for f in ([factor] * n if isinstance(factor, int | float) else factor)]
     return [_scaled(have, f) for have, f in zip(input.shape[2:], factors, strict=True)], list(factors)
 
 
 def _whole_size(size: Any) -> int:
     return as_index(size) if isinstance(size, int) else int(size)
+
+
+def _as_float(factor: Any) -> float:
+    try:
+        return float(factor)
+    except OverflowError:
+        raise TypeError("interpolate(): scale_factor is an integer that is too large for a float") from None
 
 
 def _scaled(have: int, factor: float) -> int:
@@ -57,7 +64,10 @@ def _scaled(have: int, factor: float) -> int:
         above, below = factor.as_integer_ratio()
         if 0 < above < _EXACT and below < _EXACT:
             return have * above // below
-    return math.floor(have * factor)
+    size = have * factor
+    if not abs(size) < 2**63:  # also if it is nan
+        raise RuntimeError(f"interpolate(): the output size {size} does not fit int64 (scale_factor {factor})")
+    return math.floor(size)
 
 
 _EXACT = 1 << 20

@@ -15,7 +15,7 @@ from typing import Any, cast
 import numpy as np
 
 from tracecomp.autograd.engine import run_backward
-from tracecomp.autograd.function import FunctionCtx, FunctionNode, tensors_within
+from tracecomp.autograd.function import FunctionCtx, FunctionNode, values_within
 from tracecomp.eager.grad_fn import AccumulateGrad, CopySlices, OpNode, Packed, SavedOut, op_node
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor, gradient_edge, wrap
@@ -25,7 +25,8 @@ from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.record.pytree import flatten, unflatten
 from tracecomp.record.recorder import Recorder
-from tracecomp.record.symbolic.sym_int import SizedGraph, evaluated, without
+from tracecomp.record.symbolic.sym_int import SizedGraph, SymInt, evaluated, without
+from tracecomp.record.symbolic.sym_scalar import SymScalar
 
 Target = tuple[Node, int]
 Mark = tuple[int, int] | None  # an edge: node number and result number; targets are numbered -1, -2, ...
@@ -38,6 +39,13 @@ class _Saved:
 
     slot: int
     mark: Mark
+
+
+@dataclass(frozen=True, slots=True)
+class _Number:
+    """A Python number that a recording follows."""
+
+    saved: _Saved
 
 
 class Template:
@@ -178,14 +186,23 @@ class Template:
         self._values.append(self._recorder.value(cast("Tensor", tensor)))
         return _Saved(len(self._values) - 1, mark)
 
+    def _kept(self, value: object) -> object:
+        """A value of a context: tensors and followed numbers are those of each call."""
+        if type(value) is SymScalar:
+            return _Number(self._save(value.tensor, None))
+        return self._save(value, self._mark(gradient_edge(value))) if isinstance(value, Tensor) else value
+
     def _check(self, holder: object, what: str) -> None:
-        """Note when ``holder`` keeps tensors of the recorded call, which are not those of later calls."""
-        if any(self._recorder.of_the_call(t) for t in tensors_within(holder)):
+        """Note when ``holder`` keeps values of the recorded call, which are not those of later calls."""
+        if any(self._of_the_call(v) for v in values_within(holder)):
             self._stale = (
-                f"{what} holds tensors of a compiled call whose gradients are differentiated again outside of it: it "
+                f"{what} holds values of a compiled call whose gradients are differentiated again outside of it: it "
                 "would see those of the call that was recorded. Differentiate inside of the compiled function, or "
                 "save tensors with save_for_backward."
             )
+
+    def _of_the_call(self, value: object) -> bool:
+        return self._recorder.of_the_call(value) if isinstance(value, Tensor) else type(value) in (SymInt, SymScalar)
 
     def _builder(self, node: Node) -> Build:
         marks = tuple(map(self._mark, node.edges))
@@ -232,15 +249,16 @@ class Template:
         left: list[Any] = []
         kept = {k: v for k, v in node.ctx.__dict__.items() if k not in ("_saved", "_to_save")}
         structure = flatten(kept, left)
-        self._check([v for v in left if not isinstance(v, Tensor)], f"the context of {node.name()}")
-        left = [self._save(v, self._mark(gradient_edge(v))) if isinstance(v, Tensor) else v for v in left]
+        apart = [v for v in left if not isinstance(v, Tensor) and type(v) not in (SymInt, SymScalar)]
+        self._check(apart, f"the context of {node.name()}")
+        left = [self._kept(v) for v in left]
         kind, function, inputs = type(node), node.function, node.inputs
         _, _, out_types = self._sized_nodes.get(node, ({}, [], node.out_types))
 
         def make(site: _Site) -> Node:
             new = kind(function, FunctionCtx(), tuple(map(site.edge, marks)), inputs, ())
             new.out_types = tuple(map(site.settled, out_types))
-            found = [site.tensor(v) if isinstance(v, _Saved) else site.settled(v) for v in left]
+            found = [site.kept(v) for v in left]
             new.ctx.__dict__.update(unflatten(structure, found))
             new.ctx._saved = tuple(site.function_saved(s, n, new) for s, n in saved)
             return new
@@ -267,6 +285,12 @@ class _Site:
     def settled(self, x: object) -> Any:
         """``x``, which may hold formulas of sizes, for this call."""
         return without(x) if self.sizes is None else evaluated(x, self.sizes)
+
+    def kept(self, value: object) -> Any:
+        """A value of a context, for this call."""
+        if isinstance(value, _Number):
+            return self.tensor(value.saved).item()
+        return self.tensor(value) if isinstance(value, _Saved) else self.settled(value)
 
     def edge(self, mark: Mark) -> Edge:
         return self.through[mark] if mark in self.through else self.made_at(mark)

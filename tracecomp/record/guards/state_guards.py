@@ -220,6 +220,7 @@ class ModulesGuard:
         self.epoch = module_changes.epoch
         self.modules: list[tuple[Any, dict[str, Any]]] = []
         self.tables: list[tuple[dict[str, Any], list[int]]] = []
+        self.attributes: list[tuple[dict[str, Any], int]] = []
         self.tensors: list[tuple[Tensor, Any, str]] = []
         self.views: list[tuple[Tensor, Tensor, int | None]] = []
         self.optimizers: list[tuple[Any, Any]] = []
@@ -227,6 +228,8 @@ class ModulesGuard:
 
     def add_module(self, module: object) -> None:
         self.modules.append((module, module_snapshot(module, self.known)))
+        # An attribute that goes before a parameter, buffer or submodule may be set without a count.
+        self.attributes.append((vars(module), len(vars(module))))
         for name in MODULE_INTERNALS:
             table = vars(module)[name]
             if table and not any(slot_id(table, key) in self.known for key in table):
@@ -242,11 +245,13 @@ class ModulesGuard:
 
     def check(self, leaves: Leaves) -> str | None:
         same = all([*map(id, table.values())] == seen for table, seen in self.tables)
+        same = same and all(len(own) == size for own, size in self.attributes)
         if same and self.epoch == module_changes.epoch:
             return None
         found = self.change()
         if found is None:
             self.epoch = module_changes.epoch
+            self.attributes = [(own, len(own)) for own, _ in self.attributes]
         return found
 
     def change(self) -> str | None:
@@ -272,6 +277,8 @@ class ModulesGuard:
 
     def native_row(self, rows: Rows) -> bool:
         if not rows.entry(vars(module_changes), "epoch", self.epoch):
+            return False
+        if not all(rows.word(own, "length", len(own)) for own, _ in self.attributes):
             return False
         return all(rows.word(table, "version", None) for table, _ in self.tables)
 

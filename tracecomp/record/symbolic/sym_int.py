@@ -231,16 +231,18 @@ def made(recorder: RecordingContext, form: Form) -> Any:
 
 
 def _sum(x: SymInt, other: Any, sign: int, of_other: int) -> Any:
+    if isinstance(other, KNOWS_PLAIN) or (not x.live and isinstance(other, int | float)):
+        return _added(x.fix(), shown(other), sign, of_other)
     if _is_number(other) and x.live:
-        return x.number() * sign + other * of_other
-    if isinstance(other, KNOWS_PLAIN):
-        number: Any = sign * x.fix()
-        return number + of_other * other
+        return _added(x.number(), other, sign, of_other)
     if not isinstance(other, int):
         return NotImplemented
-    if not x.live:
-        return sign * x.value + of_other * shown(other)
     return made(x.recorder, Form.constant(0).plus(x.form, sign).plus(form_of(other, x.recorder), of_other))
+
+
+def _added(a: Any, b: Any, of_a: int, of_b: int) -> Any:
+    """``a`` and ``b`` with their signs, at most one negative, by one operator: a product loses the sign of a zero."""
+    return b - a if of_a < 0 else a - b if of_b < 0 else a + b
 
 
 def _quotient(a: object, b: object) -> Any:

@@ -153,8 +153,10 @@ def _plain(x: object) -> Any:
 
 
 def _number(x: object) -> Any:
-    """A size that a recording follows as a number like others."""
-    return x if type(x) is SymScalar or not hasattr(x, "number") else x.number()
+    """A size that a recording follows as a number like others; a plain number after the recording."""
+    if type(x) is SymScalar or not hasattr(x, "number"):
+        return x
+    return x.number() if x.live else x.fix()
 
 
 def _usable(*operands: Any) -> bool:
