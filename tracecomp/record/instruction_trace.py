@@ -150,7 +150,10 @@ class InstructionTrace:
                         if self._recorder.refusals.reason is None:
                             self._handle(handle, stack, argument)
                             self._release()
-            elif before is not None:
+                return traced
+            if event == "exception":
+                self._observer.making.pop(id(frame), None)  # the frame's call has made nothing
+            if before is not None:
                 before = before(frame, event, arg)
             return traced
 

@@ -25,6 +25,7 @@ from tracecomp.record.frames import LAYOUT, Stack
 from tracecomp.record.guards.lookup import is_key
 from tracecomp.record.guards.read_steps import Element, Entry
 from tracecomp.record.guards.snapshots import MISSING, plain_value
+from tracecomp.record.new_objects import has_made, will_make
 from tracecomp.record.numpy_errors import try_operator
 from tracecomp.record.object_writes import delete_attribute, set_attribute, set_item
 from tracecomp.record.opaque_calls import called_by_library
@@ -58,7 +59,7 @@ class Handlers:
             found = []
             if after is not None:
                 found.append((after, None))
-            after = _AFTER.get(i.opname) if self.of_program else None
+            after = (_AFTER if self.of_program else _AFTER_OF_LIBRARY).get(i.opname)
             if i.opname == "KW_NAMES":
                 keywords = code.co_consts[i.arg or 0]
             handler = table.get(i.opname)
@@ -101,13 +102,16 @@ def _program(*names: str) -> Callable[[Handler], Handler]:
 def _made(observer: Watching, stack: Stack, _: object) -> None:
     """A function was made by the instruction before, or has got a part."""
     fn = stack.peek(1)
-    observer.made[id(fn)] = fn
-    for cell in fn.__closure__ or ():
-        observer.made.setdefault(id(cell), cell)
+    observer.made.update(map(id, (fn, *(fn.__closure__ or ()))))
+
+
+def _library_returned(observer: Watching, stack: Stack, _: object) -> None:
+    has_made(observer, stack.frame, stack.peek(1))
 
 
 def _returned(observer: Watching, stack: Stack, _: object) -> None:
     observer.changes.after_call()
+    _library_returned(observer, stack, None)
 
 
 def _imported(observer: Watching, stack: Stack, _: object) -> None:
@@ -119,6 +123,7 @@ _AFTER: dict[str, Handler] = {
     "MAKE_FUNCTION": _made, "SET_FUNCTION_ATTRIBUTE": _made, "CALL": _returned, "CALL_KW": _returned,
     "CALL_FUNCTION_EX": _returned, "IMPORT_NAME": _imported,
 }  # fmt: skip
+_AFTER_OF_LIBRARY: dict[str, Handler] = dict.fromkeys(("CALL", "CALL_KW", "CALL_FUNCTION_EX"), _library_returned)
 
 
 @_program("LOAD_GLOBAL")
@@ -292,16 +297,12 @@ def _delete_item(observer: Watching, stack: Stack, _: object) -> None:
 
 @_program("STORE_GLOBAL")
 def _store_global(observer: Watching, stack: Stack, name: str) -> None:
-    space = stack.frame.f_globals
-    observer.known.setdefault(id(space), observer.reads.root(space, "globals"))
-    observer.changes.change(space, Entry(name), operator.setitem, name, stack.peek(1))
+    observer.changes.change(_namespace(observer, stack), Entry(name), operator.setitem, name, stack.peek(1))
 
 
 @_program("DELETE_GLOBAL")
 def _delete_global(observer: Watching, stack: Stack, name: str) -> None:
-    space = stack.frame.f_globals
-    observer.known.setdefault(id(space), observer.reads.root(space, "globals"))
-    observer.changes.change(space, Entry(name), operator.delitem, name)
+    observer.changes.change(_namespace(observer, stack), Entry(name), operator.delitem, name)
 
 
 @_program("DELETE_NAME")
@@ -387,16 +388,18 @@ def _call_with(observer: Watching, stack: Stack, count: int, above: int, keyword
     observer.reads.asks_types |= any(x is type for x in given)  # who calls it then is not seen
     if callee is globals:
         _namespace(observer, stack)
+    will_make(observer, stack.frame, callee, given)
     first = len(given) - len(keywords)
     stand_in = called(observer, callee, given[:first], dict(zip(keywords, given[first:], strict=True)))
     if stand_in is not None:
         stack.put(_callee_depth(stack, count + above), stand_in)
 
 
-def _namespace(observer: Watching, stack: Stack) -> None:
-    """The program asks for the dictionary of its globals."""
+def _namespace(observer: Watching, stack: Stack) -> dict[str, Any]:
+    """The program asks for the dictionary of its globals, or changes it."""
     space = stack.frame.f_globals
     observer.known.setdefault(id(space), observer.reads.root(space, "globals"))
+    return space
 
 
 def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
@@ -414,9 +417,23 @@ def _call_spread(observer: Watching, stack: Stack, flags: int) -> None:
         args, kwargs = plain_numbers(args), plain_numbers(kwargs)
         stack.put(1 + above, args)
     if isinstance(args, list | tuple) and isinstance(kwargs, dict):
+        will_make(observer, stack.frame, callee, args)
         stand_in = called(observer, callee, list(args), kwargs)
         if stand_in is not None:
             stack.put(2 + above + LAYOUT.callee_first, stand_in)
+
+
+def _call_in_library(observer: Watching, stack: Stack, count: int, above: int) -> None:
+    callee, owner = _callee(stack, count + above)
+    called_by_library(observer, callee, owner)
+    will_make(observer, stack.frame, callee, [stack.peek(count + above)] if count else [])
+
+
+def _spread_in_library(observer: Watching, stack: Stack, flags: int) -> None:
+    above = int(LAYOUT.keywords_always or flags & 1)
+    callee, args = _spread_callee(stack, above), stack.peek(1 + above)
+    called_by_library(observer, callee, None)
+    will_make(observer, stack.frame, callee, args if isinstance(args, list | tuple) else ())
 
 
 def _spread_callee(stack: Stack, above: int) -> Any:
@@ -427,8 +444,6 @@ PROGRAM["CALL"] = lambda observer, stack, shape: _call_with(observer, stack, sha
 PROGRAM["CALL_KW"] = lambda observer, stack, count: _call_with(observer, stack, count, 1, stack.peek(1))
 PROGRAM["CALL_FUNCTION_EX"] = _call_spread
 LIBRARY["LOAD_GLOBAL"] = lambda observer, stack, name: observer.library_global(stack.frame.f_globals, name)
-LIBRARY["CALL"] = lambda observer, stack, shape: called_by_library(observer, *_callee(stack, shape[0]))
-LIBRARY["CALL_KW"] = lambda observer, stack, count: called_by_library(observer, *_callee(stack, count + 1))
-LIBRARY["CALL_FUNCTION_EX"] = lambda observer, stack, flags: called_by_library(
-    observer, _spread_callee(stack, int(LAYOUT.keywords_always or flags & 1)), None
-)
+LIBRARY["CALL"] = lambda observer, stack, shape: _call_in_library(observer, stack, shape[0], 0)
+LIBRARY["CALL_KW"] = lambda observer, stack, count: _call_in_library(observer, stack, count, 1)
+LIBRARY["CALL_FUNCTION_EX"] = _spread_in_library

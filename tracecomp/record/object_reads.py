@@ -266,36 +266,29 @@ class ObjectReads(KnownObjects):
         if is_container(value):
             parts: Any = () if isinstance(value, np.ndarray | memoryview) else value  # of any dimensions
             items: Sequence[Any] = list(parts.values()) if isinstance(parts, Mapping) else list(parts)
-            if has_attributes(value):
-                items = [*items, *self._attributes(read, value)]
-        elif is_opened(type(value)) or keeps_state(value):
-            read.pin()
-            if not any(owner == id(value) for owner, _ in self.written):
-                names = Names(None)
-                self.step(read, names, names.fetch(value), f"names of attributes of {type(value).__name__}")
-            for name in list(attributes_of(value)):
-                self.attribute(value, name)
-            items = list(attributes_of(value).values())
-        elif has_attributes(value):
-            items = self._attributes(read, value)
         else:
             items = ()
-            if is_hidden(value):
-                self.recorder.refuse_here(
-                    f"uses a {type(value).__name__}, whose state cannot be inspected", Section.STATE
-                )
+        if is_opened(type(value)) or keeps_state(value):
+            read.pin()
+            items = [*items, *self._attributes(read, value, of_program=True)]
+        elif has_attributes(value):
+            items = [*items, *self._attributes(read, value, of_program=False)]
+        elif is_hidden(value) and not is_container(value):
+            self.recorder.refuse_here(f"uses a {type(value).__name__}, whose state cannot be inspected", Section.STATE)
         return items
 
-    def _attributes(self, read: Read, value: Any) -> Sequence[Any]:
-        """Note that all attributes of an object of Python's library are read, and return them."""
-        names = Names(None)
-        self.step(read, names, names.fetch(value), f"names of attributes of {type(value).__name__}")
+    def _attributes(self, read: Read, value: Any, of_program: bool) -> Sequence[Any]:
+        """Note that all attributes of an object of the program or of Python's library are read, and return them."""
+        if not (of_program and any(owner == id(value) for owner, _ in self.written)):
+            names = Names(None)
+            self.step(read, names, names.fetch(value), f"names of attributes of {type(value).__name__}")
         found: dict[SomeStep, Any] = {Attribute(name): item for name, item in attributes_of(value).items()}
-        for kind in type(value).__mro__:
-            slots = [k for k, member in vars(kind).items() if isinstance(member, MemberDescriptorType)]
-            found.update({step: step.fetch(value) for step in map(Slot, slots)})
+        found.update({step: step.fetch(value) for step in _slots_of(type(value))})
         for step, item in found.items():
-            self.step(read, step, item, f"attribute of {type(value).__name__}: {step.key}")
+            if of_program:
+                self.attribute(value, str(step.key))
+            else:
+                self.step(read, step, item, f"attribute of {type(value).__name__}: {step.key}")
         return list(found.values())
 
     def _consume_class(self, kind: type, depth: int, met: dict[int, int]) -> None:
@@ -356,6 +349,12 @@ _CACHES = frozenset({
 _OF_CLASSES = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__"})
 _VIEWS_OF_ARRAYS = {"T", "mT", "flat", "real", "imag", "data", "base", "ctypes", "__array_interface__"}
 """Attributes by which the elements of an array are read or changed."""
+
+
+def _slots_of(kind: type) -> list[Slot]:
+    """The steps to the attributes that a class keeps outside of the dictionary of its objects."""
+    members = [(name, member) for base in kind.__mro__ for name, member in vars(base).items()]
+    return [Slot(name) for name, member in members if isinstance(member, MemberDescriptorType)]
 
 
 def is_library(module: ModuleType) -> bool:

@@ -40,6 +40,7 @@ class Observer(ObjectReads):
     def __init__(self, recorder: Recorder, reads: Reads, root: CodeType | None) -> None:
         super().__init__(recorder, reads)
         self._root = root
+        self.making: dict[int, type] = {}
         self._whole: list[Read] = []  # arguments that are guarded by identity
 
     def call(self, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
@@ -129,6 +130,6 @@ class Observer(ObjectReads):
         if code.co_argcount and code.co_varnames[0] == "self":
             owner = frame.f_locals.get("self")
             if code.co_name in ("__init__", "__new__", "__post_init__") and id(owner) not in self.known:
-                self.made[id(owner)] = owner
+                self.made.add(id(owner))
             elif id(owner) not in self.known and id(owner) not in self.made:
                 self.reach(owner, self.reads.root(owner, f"attribute of {type(owner).__name__}:"))

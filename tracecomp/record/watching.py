@@ -65,8 +65,12 @@ class Watching(Protocol):
         """Objects that were there before the call, by identity."""
 
     @property
-    def made(self) -> MutableMapping[int, Any]:
+    def made(self) -> set[int]:
         """Objects that were not."""
+
+    @property
+    def making(self) -> MutableMapping[int, type]:
+        """The classes whose objects calls make that now run, by the frames of these calls."""
 
     @property
     def changed(self) -> Mapping[int, Any]:
