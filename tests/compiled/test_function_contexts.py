@@ -93,7 +93,7 @@ def test_derivatives_use_the_sizes_and_numbers_of_each_call(
 def test_a_size_within_an_object_of_the_context_is_never_that_of_another_call() -> None:
     own = keeping(lambda x, k: Holder(x.shape[0]))
 
-    class Through(own):  # type: ignore[misc]
+    class Through(own):  # type: ignore[misc, valid-type]
         @staticmethod
         def backward(ctx: Any, g: Any) -> Any:
             return g * ctx.kept.number, None

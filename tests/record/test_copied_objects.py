@@ -19,7 +19,7 @@ class Plain:
         self.value = value
         return self
 
-    def get(self) -> Any:
+    def given(self) -> Any:
         return self.value
 
 
@@ -37,11 +37,11 @@ class Mapped(Plain):
 
 class Slotted:
     __slots__ = ("inner", "value", "width")
-    put, get = Plain.put, Plain.get
+    put, given = Plain.put, Plain.given
 
 
 class Entries(dict[str, Any]):
-    put, get = Plain.put, Plain.get
+    put, given = Plain.put, Plain.given
 
 
 class Single(Plain):
@@ -72,7 +72,7 @@ def source(kind: Any) -> Any:
 def deleted(kept: Any, x: Any) -> Any:
     own = copy.deepcopy(kept)
     del own.width
-    return x * own.get() + hasattr(own, "width")
+    return x * own.given() + hasattr(own, "width")
 
 
 def deleted_by_name(kept: Any, x: Any) -> Any:
@@ -80,7 +80,7 @@ def deleted_by_name(kept: Any, x: Any) -> Any:
     value = getattr(own, "width")  # noqa: B009  libraries read attributes by names in variables
     delattr(own, "width")
     setattr(own, "value", value)  # noqa: B010  the same
-    return x * own.get()
+    return x * own.given()
 
 
 def changed_inside(kept: Any, x: Any) -> Any:
@@ -92,19 +92,20 @@ def changed_inside(kept: Any, x: Any) -> Any:
 
 def restored(kept: Any, x: Any) -> Any:
     own = pickle.loads(pickle.dumps(kept)).put(5)
-    return x * own.get() + kept.get()
+    return x * own.given() + kept.given()
 
 
 def copied_of_copy(kept: Any, x: Any) -> Any:
     own = copy.copy(copy.copy(kept)).put(x)
     other = copy.copy(own).put(6)
-    return own.get() * other.get() + own.width
+    return own.given() * other.given() + own.width
 
 
 def without_a_constructor(kept: Any, x: Any) -> Any:
     own = type(kept)().put(x + kept.value)
-    other = type(kept).__new__(type(kept)).put(3)
-    other.width = own.get()
+    kind: Any = type(kept)
+    other = kind.__new__(kind).put(3)
+    other.width = own.given()
     del other.value
     return other.width
 
@@ -136,7 +137,7 @@ def test_the_source_is_still_guarded(program: Callable[..., Any], kind: Any) -> 
 def test_an_object_that_new_gives_out_again_is_from_before_the_call() -> None:
     Single.held = None
     Single().put(2)
-    compiled = torch.compile(lambda x: x * Single().get())
+    compiled = torch.compile(lambda x: x * Single().given())
     for value in (2, 2, 5, 5, 2):
         Single().put(value)
         assert compiled(torch.ones(1)).item() == value
@@ -151,8 +152,8 @@ def test_an_object_in_place_of_one_that_was_not_made() -> None:
                 own = Plain(1) if attempt and fails else old.kept  # type: ignore[call-arg]
             except TypeError:
                 continue
-            own.put(own.get() + 1)
-        return x * own.get()
+            own.put(own.given() + 1)
+        return x * own.given()
 
     expected = SimpleNamespace(kept=Plain().put(2))
     compiled = torch.compile(program)

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.gc_pause import without_collecting
 from tracecomp.base.code_origin import is_own, torch_name
+from tracecomp.base.gc_pause import without_collecting
 from tracecomp.eager.modes import module_changes
 from tracecomp.eager.rng import Generator, default_generator
 from tracecomp.eager.tensor import Tensor
