@@ -10,6 +10,7 @@ from typing import Any
 from tracecomp.eager.device import device as _device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
+from tracecomp.functional.storage import TypedStorage
 from tracecomp.ir.types import DType
 
 __all__ = ["ExceptionWrapper"]
@@ -49,6 +50,29 @@ def _unflatten_dense_tensors(flat: Tensor, tensors: Sequence[Tensor]) -> tuple[T
     """Views of ``flat`` with the shapes of ``tensors``, one after the other."""
     parts = flat.split([t.numel() for t in tensors])
     return tuple(part.view(t.shape) for part, t in zip(parts, tensors, strict=True))
+
+
+def _rebuild_tensor(storage: TypedStorage, storage_offset: int, size: Sequence[int], stride: Sequence[int]) -> Tensor:
+    """The tensor of these sizes and strides in ``storage``."""
+    return T.empty(0, dtype=storage.dtype).set_(storage, storage_offset, size, stride)
+
+
+def _rebuild_tensor_v2(
+    storage: TypedStorage, storage_offset: int, size: Sequence[int], stride: Sequence[int], requires_grad: bool,
+    backward_hooks: object, metadata: object = None,
+) -> Tensor:  # fmt: skip
+    """``_rebuild_tensor`` for tensors that may need gradients."""
+    return _rebuild_tensor(storage, storage_offset, size, stride).requires_grad_(requires_grad)
+
+
+def _get_device_module(device_type: str) -> Any:
+    """The module of a kind of device, such as ``torch.cuda``."""
+    module = getattr(sys.modules["tracecomp"], device_type, None)
+    if module is None:
+        raise RuntimeError(
+            f"Device '{device_type}' does not have a corresponding module registered as 'torch.{device_type}'."
+        )
+    return module
 
 
 class ExceptionWrapper:

@@ -24,7 +24,9 @@ class ProfilerActivity(Enum):
 
     CPU = 0
     XPU = 1
-    CUDA = 2
+    MTIA = 2
+    CUDA = 3
+    HPU = 4
 
 
 class ProfilerAction(Enum):

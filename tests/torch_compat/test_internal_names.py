@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,66 @@ def test_steps_of_public_functions() -> None:
             for swap in (True, False)
         ]
     )
+
+
+def test_tensors_are_rebuilt_from_their_storage() -> None:
+    def rebuilt(t: Any) -> Any:
+        utils = importlib.import_module(f"{t.__name__}._utils")
+        x = t.arange(12.0)
+        y = utils._rebuild_tensor_v2(x.storage(), 2, (2, 3), (4, 1), True, None)
+        x[2] = 20  # in the same memory
+        assert y.requires_grad and y[0, 0] == 20
+        return [y, utils._rebuild_tensor(x.storage(), 1, (2,), (5,))]
+
+    equal(rebuilt)
+    for t in (tc, torch):
+        module = importlib.import_module(f"{t.__name__}._utils")
+        assert module._get_device_module("cuda") is t.cuda
+        with pytest.raises(RuntimeError, match=r"'torch\.npu'"):
+            module._get_device_module("npu")
+
+
+def test_refused_names_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    for t in (tc, torch):
+        for protocol in (2, 4) if t is tc else (2,):
+            module, x = t.nn.Linear(1, 1), t.ones(1)
+            t.save({"model": module, "fraction": Fraction(1, 2), "x": x}, path, pickle_protocol=protocol)
+            unsafe = importlib.import_module(f"{t.__name__}.serialization").get_unsafe_globals_in_checkpoint
+            kind = f"{type(module).__module__}.Linear"
+            assert {"fractions.Fraction", kind} <= set(unsafe(path)) and not any("rebuild" in n for n in unsafe(path))
+            with t.serialization.safe_globals([t.nn.Linear, Fraction]):
+                assert not {"fractions.Fraction", kind} & set(unsafe(path))
+
+
+def test_blocks_with_other_parameters_and_numbers_of_backward_passes() -> None:
+    for t in (tc, torch):
+        module, seen = t.nn.Linear(1, 1, bias=False), list[int]()
+        stateless = importlib.import_module("tracecomp.func.stateless" if t is tc else "torch.nn.utils.stateless")
+        with stateless._reparametrize_module(module, {"weight": t.full((1, 1), 3.0)}):
+            assert module(t.ones(1)).item() == 3
+        assert isinstance(module.weight, t.nn.Parameter)
+        x = t.ones(1, requires_grad=True)
+        x.register_hook(lambda _, t=t, seen=seen: seen.append(t._C._current_graph_task_id()))
+        x.sum().backward()
+        assert t._C._current_graph_task_id() == -1 != seen[0]
+
+
+def test_names_without_an_effect_on_a_cpu() -> None:
+    for t in (tc, torch):
+        x = t.nn.Parameter(t.ones(2))
+        groups = t.optim.SGD([x], 0.1)._group_tensors_by_device_and_dtype([[x]], with_indices=True)
+        assert [places for _, places in groups.values()] == [[0]]
+        fake = importlib.import_module(f"{t.__name__}._subclasses.fake_tensor")
+        with fake.FakeTensorMode():
+            assert fake.is_fake(t.ones(1))
+        assert not fake.is_fake(x)
+        assert not importlib.import_module(f"{t.__name__}.utils._triton").has_triton()
+        assert t.nn.init._no_grad_fill_(x, 2.0) is x and x.tolist() == [2, 2]
+        assert t.nn.init._no_grad_zero_(x).tolist() == [0, 0]
+        assert isinstance(t.nn.UninitializedParameter(), t.nn.parameter.UninitializedTensorMixin)
+        assert t.profiler.ProfilerActivity.HPU.name == "HPU" and t.profiler.ProfilerActivity.MTIA.name == "MTIA"
+        assert [s.value for s in importlib.import_module(f"{t.__name__}.amp.grad_scaler").OptState] == [0, 1, 2]
 
 
 def test_files_are_mapped_into_memory(tmp_path: Path) -> None:

@@ -108,6 +108,11 @@ def _len_torch_function_stack() -> int:
     return len(modes.function_modes)
 
 
+def _current_graph_task_id() -> int:
+    """The number of the backward pass that runs; -1 outside."""
+    return -1 if modes.backward_pass is None else id(modes.backward_pass)
+
+
 def _get_accelerator(check: bool = False) -> Any:
     """Return the CPU, as there is no accelerator."""
     return _device("cpu")

@@ -12,7 +12,7 @@ from tracecomp.eager.device import CPU, use
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, to_place
 
-__all__ = ["FakeTensor", "FakeTensorConverter", "FakeTensorMode"]
+__all__ = ["FakeTensor", "FakeTensorConverter", "FakeTensorMode", "is_fake"]
 
 
 class _FakeMeta(type):
@@ -22,6 +22,11 @@ class _FakeMeta(type):
 
 class FakeTensor(metaclass=_FakeMeta):
     """The class of tensors without elements, for ``isinstance``."""
+
+
+def is_fake(x: object) -> bool:
+    """Whether ``x`` is a fake tensor."""
+    return isinstance(x, FakeTensor)
 
 
 class FakeTensorMode:

@@ -3,6 +3,7 @@ overflow."""
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import Any
 
 from tracecomp.base.errors import type_name
@@ -13,7 +14,13 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional import names as T
 from tracecomp.ir.types import float32
 
-READY, UNSCALED, STEPPED = "ready", "unscaled", "stepped"
+
+class OptState(Enum):
+    """What has been done to an optimizer's gradients since the last ``update``."""
+
+    READY = 0
+    UNSCALED = 1
+    STEPPED = 2
 
 
 class GradScaler:
@@ -41,7 +48,7 @@ class GradScaler:
         self._scale: Any = T.tensor(float(init_scale), dtype=float32)
         self._good_steps: Any = T.tensor(0.0, dtype=float32)
         self._found: dict[Any, Any] = {}
-        self._stage: dict[Any, str] = {}
+        self._stage: dict[Any, OptState] = {}
 
     def scale(self, outputs: object) -> Any:
         """Multiply a tensor, or nested tensors, by the scale."""
@@ -57,10 +64,10 @@ class GradScaler:
         """Divide the gradients of ``optimizer`` by the scale; RuntimeError if that has been done since ``update``."""
         if not self._enabled:
             return
-        stage = self._stage.get(optimizer, READY)
-        if stage == UNSCALED:
+        stage = self._stage.get(optimizer, OptState.READY)
+        if stage == OptState.UNSCALED:
             raise RuntimeError("unscale_() has already been called on this optimizer since the last update().")
-        if stage == STEPPED:
+        if stage == OptState.STEPPED:
             raise RuntimeError("unscale_() is being called after step().")
         found: Any = T.tensor(False)
         with no_grad():
@@ -71,7 +78,7 @@ class GradScaler:
                         found = found | ~T.isfinite(p.grad).all()
                         p.grad.mul_(inverse)
         self._found[optimizer] = found
-        self._stage[optimizer] = UNSCALED
+        self._stage[optimizer] = OptState.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Call ``optimizer.step()``, unless a gradient is infinite or NaN."""
@@ -79,12 +86,12 @@ class GradScaler:
             return optimizer.step(*args, **kwargs)
         if "closure" in kwargs:
             raise RuntimeError("Closure use is not currently supported if GradScaler is enabled.")
-        stage = self._stage.get(optimizer, READY)
-        if stage == STEPPED:
+        stage = self._stage.get(optimizer, OptState.READY)
+        if stage == OptState.STEPPED:
             raise RuntimeError("step() has already been called since the last update().")
-        if stage == READY:
+        if stage == OptState.READY:
             self.unscale_(optimizer)
-        self._stage[optimizer] = STEPPED
+        self._stage[optimizer] = OptState.STEPPED
         return None if bool(self._found[optimizer]) else optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: float | Tensor | None = None) -> None:

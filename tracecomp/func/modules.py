@@ -38,10 +38,20 @@ def functional_call(
         args = ()
     if not isinstance(args, tuple):
         args = (args,)
-    if strict:
-        _check_names(module, given)
-    with _swapped(module, _with_ties(module, given) if tie_weights else given):
+    with reparametrized(module, given, tie_weights, strict):
         return module(*args, **(kwargs or {}))
+
+
+@contextmanager
+def reparametrized(
+    module: Any, parameters_and_buffers: Mapping[str, Tensor], tie_weights: bool = False, strict: bool = False
+) -> Iterator[None]:
+    """A block in which ``module`` has the named parameters and buffers, as in ``functional_call``."""
+    if strict:
+        _check_names(module, parameters_and_buffers)
+    given = _with_ties(module, parameters_and_buffers) if tie_weights else parameters_and_buffers
+    with _swapped(module, given):
+        yield
 
 
 def _slots(module: Any) -> dict[str, tuple[dict[str, Any], str]]:

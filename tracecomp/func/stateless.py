@@ -9,6 +9,8 @@ from tracecomp.base.user_warnings import warn_as_pytorch
 from tracecomp.eager.tensor import Tensor
 from tracecomp.func import modules
 
+_reparametrize_module = modules.reparametrized
+
 
 def functional_call(
     module: Callable[..., object], parameters_and_buffers: Mapping[str, Tensor], args: object = None,

@@ -73,7 +73,7 @@ _WITHOUT_ELEMENTS = {
 """Attributes and functions that tensors without a shape support."""
 
 
-class _Uninitialized:
+class UninitializedTensorMixin:
     """A parameter or buffer without a shape; ``materialize`` gives it one in place."""
 
     @classmethod
@@ -114,7 +114,7 @@ class _Uninitialized:
         return f"<{type(self).__name__}>"
 
 
-class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
+class UninitializedParameter(UninitializedTensorMixin, Parameter):  # type: ignore[misc]
     """A parameter whose shape is unknown."""
 
     def __new__(cls, requires_grad: bool = True, device: Device = None, dtype: DType | None = None) -> Any:
@@ -129,7 +129,7 @@ class UninitializedParameter(_Uninitialized, Parameter):  # type: ignore[misc]
         return type(self), (self.requires_grad, None, self.dtype)
 
 
-class UninitializedBuffer(_Uninitialized, Tensor):
+class UninitializedBuffer(UninitializedTensorMixin, Tensor):
     """A buffer whose shape is unknown."""
 
     __torch_function__ = disabled  # type: ignore[assignment]
@@ -140,7 +140,7 @@ class UninitializedBuffer(_Uninitialized, Tensor):
 
 def is_lazy(value: object) -> bool:
     """Whether ``value`` has no shape yet."""
-    return isinstance(value, _Uninitialized)
+    return isinstance(value, UninitializedTensorMixin)
 
 
 def as_kind(cls: type[Any], data: Tensor, requires_grad: bool) -> Any:

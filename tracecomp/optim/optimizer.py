@@ -27,6 +27,7 @@ from tracecomp.optim.step_hooks import _global_optimizer_post_hooks as _global_o
 from tracecomp.optim.step_hooks import _global_optimizer_pre_hooks as _global_optimizer_pre_hooks
 from tracecomp.optim.step_hooks import register_optimizer_step_post_hook as register_optimizer_step_post_hook
 from tracecomp.optim.step_hooks import register_optimizer_step_pre_hook as register_optimizer_step_pre_hook
+from tracecomp.utils._foreach_utils import _group_tensors_by_device_and_dtype
 from tracecomp.utils.hooks import RemovableHandle, register
 
 State = dict[str, Any]
@@ -177,6 +178,7 @@ class Optimizer:
         self._patch_step_function()
 
     profile_hook_step = staticmethod(hooked)
+    _group_tensors_by_device_and_dtype = staticmethod(_group_tensors_by_device_and_dtype)
 
     def _patch_step_function(self) -> None:
         """Run the hooks around the ``step`` of this class, including classes of other libraries."""

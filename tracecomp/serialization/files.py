@@ -23,7 +23,7 @@ from tracecomp.eager.meta import memory_or
 from tracecomp.serialization.archive import Archive, ArchiveError, write_archive
 from tracecomp.serialization.pickling import Writer
 from tracecomp.serialization.rebuilding import NAMES, Memory, call_of, set_any_state, state_setter_of
-from tracecomp.serialization.unpickling import Allowed, Refused, SafeUnpickler
+from tracecomp.serialization.unpickling import Allowed, Refused, SafeUnpickler, globals_of
 
 File = str | os.PathLike[str] | BinaryIO
 
@@ -96,6 +96,23 @@ def _find(module: str, name: str) -> Any:
         f"Unsupported global: GLOBAL {full} was not an allowed global by default; "
         f"`serialization.add_safe_globals([{name}])` allows it."
     )
+
+
+def get_unsafe_globals_in_checkpoint(f: File) -> list[str]:
+    """Return the names of functions and classes in a file that ``load(weights_only=True)`` refuses."""
+    if isinstance(f, str | os.PathLike):
+        with open(f, "rb") as file:
+            return get_unsafe_globals_in_checkpoint(file)
+    with faults_of("get_unsafe_globals_in_checkpoint", f, getattr(f, "name", "the file")), closing(Archive(f)) as read:
+        return sorted(set(filter(_is_refused, globals_of(read.pickled))))
+
+
+def _is_refused(full: str) -> bool:
+    try:
+        _find(*full.rsplit(".", 1))
+    except Refused:
+        return True
+    return False
 
 
 def _is_users(value: object) -> bool:

@@ -11,7 +11,7 @@ import io
 import pickle
 import pickletools
 from collections import Counter, OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -293,6 +293,23 @@ class SafeUnpickler:
             others.append(key)
         if len(others) > _MAX_EQUAL_HASHES:
             raise Refused("too many keys of the file have the same hash")
+
+
+def globals_of(data: bytes) -> Iterator[str]:
+    """The full names of functions and classes in a pickle, without running it."""
+    texts: list[str] = []
+    memo: dict[int, str] = {}
+    for code, argument, _ in pickletools.genops(io.BytesIO(data)):
+        if code.name == "GLOBAL":
+            yield argument.replace(" ", ".")
+        elif code.name == "STACK_GLOBAL":
+            yield ".".join(texts[-2:])
+        elif "UNICODE" in code.name:
+            texts.append(argument)
+        elif code.name == "MEMOIZE":
+            memo[len(memo)] = texts[-1] if texts else ""
+        elif code.name in ("BINGET", "LONG_BINGET"):
+            texts.append(memo.get(argument, ""))
 
 
 def _described(value: object) -> str:
