@@ -67,9 +67,9 @@ def in_process(path: Path) -> Measured:
 
 def _median(call: Callable[[], object], seconds: float) -> float:
     taken: list[float] = []
-    end = time.perf_counter() + seconds
     for _ in range(20):
         call()
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         call()
