@@ -34,20 +34,31 @@ from tracecomp import nn
 from tracecomp.export import Dim
 
 WIDTH, ROWS = 64, 32
-MODELS = {"small": (256,), "large": (2048, 2048), "heavy": (2048,) * 25}
-"""Hidden widths. Layers of equal sizes are one layer. A row of the small model takes far less time than a request, and
-a row of the heavy model far more: it shows which part of the raw throughput the server reaches."""
+MODELS = ("small", "large", "heavy")
+"""A row of the small model (layers of 64, 256 and 10) takes far less time than a request, and a row of the large one
+(64, 2048, 2048, 10) less. A row of the heavy one, a convolutional network, takes far more: it shows which part of the
+raw throughput the server reaches."""
 Measured = dict[str, float]
+
+
+def network(name: str) -> nn.Module:
+    """The model as layers."""
+    layers: list[nn.Module]
+    if name == "heavy":
+        layers = [layer for _ in range(20) for layer in (nn.Conv2d(128, 128, 3, padding=1), nn.ReLU())]
+        first = (nn.Unflatten(1, (1, 8, 8)), nn.Conv2d(1, 128, 3, padding=1), nn.ReLU())
+        return nn.Sequential(*first, *layers, nn.Flatten(), nn.Linear(128 * 64, 10))
+    hidden = (256,) if name == "small" else (2048, 2048)
+    pairs = pairwise((WIDTH, *hidden))
+    layers = [layer for before, after in pairs for layer in (nn.Linear(before, after), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(hidden[-1], 10))
 
 
 def save(folder: Path) -> None:
     """Write the models and their settings, one in a folder each, as some servers take one model."""
-    for name, hidden in MODELS.items():
+    for name in MODELS:
         torch.manual_seed(0)
-        sizes = [WIDTH, *hidden]
-        known = {pair: nn.Linear(*pair) for pair in pairwise(sizes)}
-        layers = [layer for pair in pairwise(sizes) for layer in (known[pair], nn.ReLU())]
-        module = nn.Sequential(*layers, nn.Linear(sizes[-1], 10)).eval()
+        module = network(name).eval()
         (folder / name).mkdir()
         rows = {"input": {0: Dim("rows", max=ROWS)}}
         program = torch.compile(module)
@@ -67,9 +78,9 @@ def in_process(path: Path) -> Measured:
 
 def _median(call: Callable[[], object], seconds: float) -> float:
     taken: list[float] = []
-    end = time.perf_counter() + seconds
     for _ in range(20):
         call()
+    end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         start = time.perf_counter()
         call()

@@ -10,6 +10,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -201,6 +202,30 @@ def test_descriptions_and_refusals(managed: Managed) -> None:
 def is_open(port: int) -> bool:
     with socket.socket() as connection:
         return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+def test_a_signal_under_load_fails_no_request(models: Path) -> None:
+    server = Server(models)
+    content = json.dumps(ONES)
+
+    def ask() -> set[int]:
+        """The status of requests over one connection, until the server closes it with an answer."""
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=100)
+        found, is_open = set(), True
+        while is_open:
+            connection.request("POST", "/v2/models/scaled/infer", content)
+            response = connection.getresponse()
+            response.read()
+            found.add(response.status)
+            is_open = not response.will_close
+        connection.close()
+        return found
+
+    with ThreadPoolExecutor(8) as pool:
+        asking = [pool.submit(ask) for _ in range(8)]
+        time.sleep(1)
+        assert server.stop() == 0
+        assert [one.result() for one in asking] == [{200}] * 8
 
 
 def test_a_signal_lets_both_protocols_answer(models: Path) -> None:

@@ -27,7 +27,7 @@ from tracecomp.serve.management import Management
 from tracecomp.serve.observation import JsonLines, TextLines
 from tracecomp.serve.repository import entries
 from tracecomp.serve.snapshot import Snapshot
-from tracecomp.serve.transport import JoiningProtocol
+from tracecomp.serve.transport import Protocol
 
 _TOKEN = "TRACECOMP_SERVE_TOKEN"
 """The variable of the environment that holds the management token."""
@@ -84,7 +84,7 @@ def _http(application: ASGIApplication, certfile: Path | None = None, keyfile: P
     try:
         server: Any = uvicorn.Server(uvicorn.Config(
             application, log_config=None, access_log=False, lifespan="off", server_header=False,
-            timeout_graceful_shutdown=_STOP_SECONDS, ws="none", http=JoiningProtocol, proxy_headers=False,
+            timeout_graceful_shutdown=_STOP_SECONDS, ws="none", http=Protocol, proxy_headers=False,
             ssl_certfile=certfile, ssl_keyfile=keyfile,
         ))  # fmt: skip
         server.config.load()

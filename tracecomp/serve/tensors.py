@@ -63,8 +63,7 @@ class TensorData:
 
     def array(self) -> Array:
         """The tensor as a read-only array over the same bytes."""
-        dtype = program_tensors.dtype_of(NUMPY_NAMES[self.datatype])
-        return np.frombuffer(self.data, dtype).reshape(self.shape)
+        return np.frombuffer(self.data, _dtype(self.datatype)).reshape(self.shape)
 
 
 def byte_count(name: str, datatype: str, shape: Sequence[int]) -> int:
@@ -75,6 +74,11 @@ def byte_count(name: str, datatype: str, shape: Sequence[int]) -> int:
     if min(shape, default=0) < 0:
         raise InvalidRequest(f"tensor {name!r}: sizes must not be negative, got {[*shape]}")
     return prod(shape) * ITEM_BYTES[datatype]
+
+
+@cache
+def _dtype(datatype: str) -> np.dtype[Any]:
+    return program_tensors.dtype_of(NUMPY_NAMES[datatype])
 
 
 @cache
@@ -97,4 +101,6 @@ def of_texts(name: str, shape: tuple[int, ...], texts: Sequence[bytes]) -> Tenso
 
 def array_bytes(array: Array) -> memoryview:
     """The array's bytes in row-major order, without a copy where it is contiguous."""
+    if array.flags.c_contiguous and array.size and array.dtype.kind in "biuf":
+        return array.data.cast("B")  # the fastest way, which numpy's own dtypes have
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

@@ -1,4 +1,4 @@
-"""uvicorn's HTTP protocol, with the head and the body of a short response in one packet."""
+"""uvicorn's HTTP protocol, with short responses in one packet, and a stop that resets no connection in use."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 _HEAD = b"HTTP/1.1 "
+_IDLE_SECONDS = 0.5
+"""Seconds that an idle connection stays open when the server stops: its client may be sending a request."""
 
 
 class _Joining:
@@ -44,9 +46,25 @@ class _Joining:
             self.write(b"")
 
 
-class JoiningProtocol(HttpToolsProtocol):  # type: ignore[misc]  # the package has no types
-    """The protocol over such a transport."""
+class Protocol(HttpToolsProtocol):  # type: ignore[misc]  # the package has no types
+    """The protocol of a connection."""
+
+    _is_stopping = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Use the transport."""
         super().connection_made(_Joining(transport))
+
+    def on_headers_complete(self) -> None:
+        """Begin to answer; tell the client that the connection closes when the server stops."""
+        super().on_headers_complete()
+        if self._is_stopping:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """Close the connection after its answer, or when it has been idle for a moment."""
+        self._is_stopping = True
+        if self.cycle is None or self.cycle.response_complete:
+            self.loop.call_later(_IDLE_SECONDS, super().shutdown)
+        else:
+            super().shutdown()

@@ -14,6 +14,7 @@ from tracecomp.serve.observation import annotate
 from tracecomp.serve.v2_messages import read_request, write_response
 
 _LENGTH = "Inference-Header-Content-Length"
+_LENGTH_KEY = _LENGTH.lower().encode()
 
 
 class V2Routes:
@@ -80,9 +81,9 @@ def _named(request: Request) -> tuple[str, str]:
 
 
 def _header_length(request: Request) -> int | None:
-    text = request.headers.get(_LENGTH)
+    text = dict(request.scope["headers"]).get(_LENGTH_KEY)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()):
-        raise InvalidRequest(f"{_LENGTH} must be a number of bytes, got {text!r}")
+    if not text.isdigit():
+        raise InvalidRequest(f"{_LENGTH} must be a number of bytes, got {text.decode('latin-1')!r}")
     return int(text)
