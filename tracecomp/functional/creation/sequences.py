@@ -162,6 +162,7 @@ def logspace(
     """``base`` to the powers of :func:`linspace`."""
     start, end, dtype = _ends("logspace", start, end, steps, dtype)
     width = np.dtype(np.complex128 if dtype.is_complex else np.float64)
+    start, end = width.type(start), width.type(end)
     powers = np.linspace(start, end, steps, dtype=width) if steps != 1 else np.asarray([start], width)
     if not dtype.is_complex:  # this package's own powers: numpy's depend on the processor
         raised = prim.pow(constant(powers.shape, base, float64), wrap(powers))

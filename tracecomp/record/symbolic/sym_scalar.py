@@ -152,7 +152,7 @@ def _plain(x: object) -> Any:
     return x.value if type(x) is SymScalar else x
 
 
-def _number(x: object) -> Any:
+def _number(x: Any) -> Any:
     """A size that a recording follows as a number like others; a plain number after the recording."""
     if type(x) is SymScalar or not hasattr(x, "number"):
         return x
