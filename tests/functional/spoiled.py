@@ -95,8 +95,17 @@ BESIDE = (
     "is_set_to", "DisableTorch", "scripted", "handle_torch", "has_torch", "boolean_dispatch", "assert_int", "nested",
     "hspmm", "sspaddmm", "smm", "spmm", "saddmm", "chalf", "ccol", "crow", "col_indices", "row_indices", "coalesce",
     "cond", "while_loop", "read_vitals", "segment_reduce", "norm_except", "narrow_copy", "renorm_", "combinations",
+    "binomial",
 )  # fmt: skip
-"""Beginnings of names that set global state, that read files or memory, or that tracecomp does not have."""
+"""Beginnings of names that set global state, that read files or memory, or that tracecomp does not have; PyTorch's
+``binomial`` does not end for a count of nan."""
+
+
+ACCESSORS = (
+    "dim", "ndimension", "numel", "nelement", "size", "stride", "element_size", "storage_offset", "is_contiguous",
+    "is_inference", "dense_dim", "sparse_dim", "detach", "detach_", "numpy", "tolist", "requires_grad_",
+)  # fmt: skip
+"""Methods of ``Tensor`` that do not check their object: a check would cost every call."""
 
 
 def functions(torch: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
@@ -107,6 +116,7 @@ def functions(torch: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
         for name in sorted(dir(holder)):
             value = getattr(holder, name, None)
             plain = callable(value) and not isinstance(value, type) and not name.startswith(("_", *BESIDE))
+            plain = plain and not (space == "Tensor" and name in ACCESSORS)
             if plain and type(value).__name__ != "module":
                 yield f"{space}.{name}", value
 
