@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -38,6 +39,33 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "randint_like": (lambda: torch.randint_like(whole.byte(), 300), RuntimeError, "to - 1 is out of bounds"),
     "randperm": (lambda: torch.randperm(300, dtype=torch.uint8), RuntimeError, "without overflow"),
     "dropout": (lambda: F.dropout(whole, 0.5), RuntimeError, "result type Float can't be cast"),
+    "linear of a number": (lambda: F.linear(x, torch.tensor(1.0)), RuntimeError, "they are 2D and 0D"),
+    "conv_transpose of a number": (
+        lambda: F.conv_transpose1d(x[None], torch.tensor(1.0)),
+        RuntimeError,
+        "0-dimensional weight",
+    ),
+    "interpolate by a huge integer": (lambda: F.interpolate(x[None], scale_factor=2**2000), TypeError, "too large"),
+    "interpolate by nan": (lambda: F.interpolate(x[None], scale_factor=math.nan), RuntimeError, "does not fit int64"),
+    "interpolate by infinity": (
+        lambda: F.interpolate(x[None], scale_factor=math.inf),
+        RuntimeError,
+        "does not fit int64",
+    ),
+    "view of a tensor's size": (lambda: x.view(x), TypeError, "element of type Tensor"),
+    "expand to numbers": (lambda: three.expand(three), TypeError, "element of type Tensor"),
+    "einsum of numbers": (lambda: torch.einsum("i,j", three, 3), TypeError, "operand 1 must be a Tensor, not int"),
+    "einsum of far labels": (lambda: torch.einsum(x, [0, 52]), ValueError, r"range \[0, 52\)"),
+    "einsum of negative labels": (lambda: torch.einsum(x, [0, -1]), ValueError, r"range \[0, 52\)"),
+    "in place on a number": (lambda: torch.abs_(3), TypeError, "must be Tensor, not int"),
+    "drawn into a number": (lambda: torch.Tensor.normal_(3), TypeError, "must be Tensor, not int"),
+    "transposed number": (lambda: torch.Tensor.t_(3), TypeError, "must be Tensor, not int"),
+    "item of a number": (lambda: torch.Tensor.item(3), TypeError, "must be a Tensor, not int"),
+    "unravel_index": (lambda: torch.unravel_index(whole, 2**70), ValueError, "64 bits"),
+    "range": (lambda: torch.range(3, math.inf), RuntimeError, "infinite or NaN"),
+    "lstsq": (lambda: torch.linalg.lstsq(x, torch.tensor(1.0)), RuntimeError, "at least 1 dimension"),
+    "pinv": (lambda: torch.linalg.pinv(x * math.nan), torch.linalg.LinAlgError, "failed to converge"),
+    "histogramdd": (lambda: torch.histogramdd(torch.ones(0), 1), RuntimeError, "at least one coordinate"),
     "batch_norm": (lambda: F.batch_norm(whole, torch.zeros(4), torch.ones(4)), NotImplementedError, "'Long'"),
 }
 

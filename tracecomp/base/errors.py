@@ -16,8 +16,12 @@ from tracecomp.base.code_origin import file_of, is_program_file, is_pytorchs, is
 
 
 def refuse_too_large(name: str, error: Exception) -> None:
-    """Raise PyTorch's RuntimeError if numpy's ``error`` says that the result of the function ``name`` is too large."""
+    """Raise PyTorch's error if ``error`` says that a number or the result of the function ``name`` is too large."""
     text = str(error)
+    if isinstance(error, OverflowError) and "C long" in text:
+        raise ValueError(f"{name}(): an integer does not fit 64 bits") from None
+    if "convert float infinity to integer" in text or "convert float NaN to integer" in text:
+        raise RuntimeError(f"{name}(): a number is infinite or NaN, where an integer is expected") from None
     if isinstance(error, MemoryError) or "array is too big" in text or "Maximum allowed" in text:
         raise RuntimeError(f"{name}(): can't allocate memory for the result: {text or 'out of memory'}") from error
 

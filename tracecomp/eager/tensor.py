@@ -426,8 +426,12 @@ class Tensor(TensorMethods):
 
     def item(self) -> Any:
         """The one element as a Python number; RuntimeError when there is not exactly one."""
-        if self._data.size != 1:
-            raise RuntimeError(f"a Tensor with {self._data.size} elements cannot be converted to Scalar")
+        try:
+            size = self._data.size
+        except AttributeError:  # ``map(Tensor.item, numbers)``
+            raise TypeError(f"item(): self must be a Tensor, not {type_name(self)}") from None
+        if size != 1:
+            raise RuntimeError(f"a Tensor with {size} elements cannot be converted to Scalar")
         if use.begun and dispatch.asked((self,)):
             return dispatch.call("_local_scalar_dense", self)
         value = self._data.item()

@@ -118,8 +118,8 @@ def as_shape(args: Any) -> Shape:
         place = 1 + next(i for i, n in enumerate(args) if not -_LONG <= n < _LONG)
         raise TypeError(f"argument 'size' failed to unpack the object at pos {place} with error \"{error}\"") from None
     except TypeError:
-        bad = next(n for n in args if not is_index(n))
-        kind = bad.__class__.__name__
+        # Every tensor has __index__, but only one integer can be converted by it.
+        kind = next(n for n in args if not is_index(n) or isinstance(n, Tensor)).__class__.__name__
         raise TypeError(f"size must be a tuple of ints, but found element of type {kind}") from None
 
 

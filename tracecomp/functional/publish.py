@@ -350,7 +350,7 @@ def _remembering(
             if len(accepted) < _MANY_KINDS and all(map(_is_plain, signature)):
                 accepted[signature] = known.quick(run, signature, partial(accepted.__setitem__, signature))
             return result
-        except (MemoryError, ValueError) as error:
+        except (MemoryError, OverflowError, ValueError) as error:
             refuse_too_large(call.__name__, error)
             raise
 
@@ -381,7 +381,7 @@ def _remembering_lists(
                 apart = partial(_together, run, len(given))
                 accepted[signature] = Warm(apart, kinds, partial(accepted.__setitem__, signature))
             return result
-        except (MemoryError, ValueError) as error:
+        except (MemoryError, OverflowError, ValueError) as error:
             refuse_too_large(call.__name__, error)
             raise
 
@@ -452,6 +452,8 @@ def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
             found = override(run, args, kwargs)
             if found is not NOT_OVERRIDDEN:
                 return cast("Tensor", found)
+        if args and not isinstance(args[0], Tensor):
+            _refuse(name, "input", 0, args[0])
         return write(*args, **kwargs)
 
     write.__name__ = name

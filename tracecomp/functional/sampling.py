@@ -358,11 +358,11 @@ def multinomial(
     if not replacement and num_samples > count:
         raise RuntimeError("cannot sample n_sample > prob_dist.size(-1) samples without replacement")
     given = required(
-        input.detach(), lambda x: prim.bitwise_and(prim.ge(x, 0.0), prim.lt(x, math.inf)),
+        input.detach(), lambda x: (x >= 0) & (x < math.inf),
         "probability tensor contains either `inf`, `nan` or element < 0",
     )  # fmt: skip
     given = required(
-        given, lambda x: prim.gt(x.sum(-1, keepdim=True), 0.0),
+        given, lambda x: x.sum(-1)[..., None] > 0,
         "invalid multinomial distribution (sum of probabilities <= 0)",
     )  # fmt: skip
     rows = to_shape(given, (1, count)) if input.ndim == 1 else given

@@ -160,9 +160,10 @@ def logspace(
     pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """``base`` to the powers of :func:`linspace`."""
-    start, end, dtype = _ends("logspace", start, end, steps, dtype)
+    low, high, dtype = _ends("logspace", start, end, steps, dtype)
     width = np.dtype(np.complex128 if dtype.is_complex else np.float64)
-    powers = np.linspace(start, end, steps, dtype=width) if steps != 1 else np.asarray([start], width)
+    low, high = width.type(low), width.type(high)
+    powers = np.linspace(low, high, steps, dtype=width) if steps != 1 else np.asarray([low], width)
     if not dtype.is_complex:  # this package's own powers: numpy's depend on the processor
         raised = prim.pow(constant(powers.shape, base, float64), wrap(powers))
         return finish(cast(raised, dtype), requires_grad, device)

@@ -24,6 +24,8 @@ def _from_sublists(args: Sequence[Any]) -> tuple[str, list[Tensor]]:
     letters = string.ascii_letters
 
     def term(labels: Sequence[Any]) -> str:
+        if any(x is not Ellipsis and not 0 <= x < len(letters) for x in labels):
+            raise ValueError(f"einsum(): subscripts in a list must be in the range [0, {len(letters)})")
         return "".join("..." if x is Ellipsis else letters[x] for x in labels)
 
     equation = ",".join(map(term, terms))
@@ -136,6 +138,9 @@ def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int]) -> Tensor:
         equation, operands = _from_sublists(args)
     if not operands:
         raise ValueError("einsum(): must provide at least one operand")
+    for n, x in enumerate(operands):
+        if not isinstance(x, Tensor):
+            raise TypeError(f"einsum(): operand {n} must be a Tensor, not {type(x).__name__}")
     terms, out, _ = _parse(equation, operands)
     if len(operands) == 2 and set(terms[0]) & set(terms[1]) - set(out):
         same_scalar_type(*operands)  # products that are summed do not promote, others do

@@ -161,6 +161,8 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
             f"torch.linalg.lstsq: Expected input and other to have the same dtype, but got input's dtype "
             f"{type_word(A.dtype)} and other's dtype {type_word(B.dtype)}"
         )
+    if not B.ndim:
+        raise RuntimeError("linalg.lstsq: other must have at least 1 dimension")
     m, n = A.shape[-2:]
     vector = B.ndim == 1 or (A.ndim - 1 == B.ndim and tuple(B.shape) == tuple(A.shape[:-1]))
     b = to_shape(B, (*B.shape, 1)) if vector else B

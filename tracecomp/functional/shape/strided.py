@@ -10,6 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
+from tracecomp.base.errors import type_name
 from tracecomp.eager.aliasing import alias, check_history, former_of, reshape_
 from tracecomp.eager.device import MemoryFormat, contiguous_format, preserve_format
 from tracecomp.eager.memory_formats import lies_in, order_of
@@ -181,6 +182,8 @@ def _shape_inplace(name: str, fn: Any) -> None:
 
     @functools.wraps(fn)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}_(): argument 'input' (position 1) must be Tensor, not {type_name(input)}")
         if input.requires_grad and grad_enabled():
             check_history(input)
         return _become(input, lambda former: fn(former, *args, **kwargs))

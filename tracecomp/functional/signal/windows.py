@@ -266,7 +266,8 @@ def _frequencies(n: int, d: float, count: int, dtype: DType | None, wrapped: boo
     place = create("iota", shape=(count,), axis=0, dtype=int64)
     if wrapped:
         place = prim.where(prim.ge(place, (n + 1) // 2), prim.sub(place, n), place)
-    return prim.mul(cast(place, dtype or default_dtype()), 1.0 / (n * d))
+    length = n * d
+    return prim.mul(cast(place, dtype or default_dtype()), 1.0 / length if length else math.copysign(math.inf, length))
 
 
 @function(to="fft", composite=True)

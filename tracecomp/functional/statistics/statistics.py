@@ -124,7 +124,9 @@ def histogramdd(
     weight: Tensor | None = None, density: bool = False,
 ) -> CountsAllEdges:  # fmt: skip
     """(counts, list of edges) over the last dimension's coordinates."""
-    width = input.shape[-1]
+    width = input.shape[-1] if input.ndim else 0
+    if not width:
+        raise RuntimeError(f"histogramdd(): input needs at least one coordinate, but its shape is {list(input.shape)}")
     points = to_shape(input, (input.numel() // width, width))
     if not isinstance(bins, int) and len(bins) != width:
         raise RuntimeError("histogramdd: The size of bins must be equal to the innermost dimension of the input.")

@@ -196,7 +196,7 @@ def transposed(
     """The adjoint of ``convolution``: (N, C, spatial) with (C, O / groups, kernel)."""
     name = f"conv_transpose{n}d"
     x, single = batched(input, n, name)
-    _check(name, x, weight, bias, weight.shape[0], groups, n)
+    _check(name, x, weight, bias, weight.shape[0] if weight.ndim else 0, groups, n)
     strides, dilations = ntuple(stride, n, "stride"), ntuple(dilation, n, "dilation")
     _positive(stride=strides, dilation=dilations, kernel=weight.shape[2:])
     pads, extras = ntuple(padding, n, "padding"), ntuple(output_padding, n, "output_padding")

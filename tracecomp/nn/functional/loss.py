@@ -220,7 +220,10 @@ def gaussian_nll_loss(
     if not isinstance(var, Tensor):
         if var < 0:
             raise ValueError("var has negative entry/entries")
-        var = T.full_like(input, var)
+        try:
+            var = T.full_like(input, float(var))
+        except OverflowError:
+            raise TypeError("gaussian_nll_loss(): var is an integer that is too large for a float") from None
     elif bool((var < 0).any()):
         raise ValueError("var has negative entry/entries")
     if var.shape != input.shape:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.errors import failure
+from tracecomp.base.errors import LinAlgError, at_user_line, failure
 from tracecomp.ir.arrays import Array
 from tracecomp.ir.op import Composed, Gradients, Operand, Operands, Sample
 from tracecomp.ir.types import TensorType, int32, int64
@@ -103,7 +103,10 @@ decomposition("matrix_inverse", "inverse of square matrices", square("inv"), _in
 
 
 def _pinv_impl(x: Array, *, rtol: float, hermitian: bool) -> Any:
-    return np.linalg.pinv(x, rcond=rtol, hermitian=hermitian).astype(x.dtype)
+    try:
+        return np.linalg.pinv(x, rcond=rtol, hermitian=hermitian).astype(x.dtype)
+    except np.linalg.LinAlgError:
+        raise LinAlgError(at_user_line("linalg.pinv: The singular value decomposition failed to converge.")) from None
 
 
 def _pinv_vjp(grads: Operands, outs: Operands, ins: Operands, *, rtol: float, hermitian: bool) -> Any:

@@ -1,0 +1,203 @@
+"""Calls with one spoiled argument: ``python -m tests.functional.spoiled [NAME...] [--part 1/8] [--all]``.
+
+Each function of ``torch`` and ``torch.nn.functional`` and each method of ``Tensor`` gets the first arguments of
+``CALLS`` that PyTorch accepts. Every argument is then replaced by each value of ``SPOILED``. The command lists *raw*
+errors: exceptions from inside (``KeyError``, ``AttributeError``, ``OverflowError``, numpy's own, ...) where PyTorch
+raises another type. ``--all`` also lists other types, refused calls and accepted calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import io
+import sys
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Args = tuple[Any, ...]
+RAW = (
+    KeyError, AttributeError, AssertionError, RecursionError, OverflowError, ArithmeticError, NameError, SystemError,
+    StopIteration, MemoryError, UnicodeError,
+)  # fmt: skip
+"""Errors that a program meets only if the library has not checked an argument."""
+MAKERS: dict[str, Callable[[Any], Any]] = {
+    "matrix": lambda t: t.arange(12.0).reshape(3, 4) / 16 + 0.125,
+    "square": lambda t: t.eye(3) * 2 + t.arange(9.0).reshape(3, 3) / 16,
+    "vector": lambda t: t.arange(4.0) / 4,
+    "signal": lambda t: t.arange(24.0).reshape(1, 3, 8) / 32,
+    "image": lambda t: t.arange(96.0).reshape(1, 2, 6, 8) / 128,
+    "volume": lambda t: t.ones(1, 2, 4, 4, 4),
+    "kernel": lambda t: t.ones(2, 2, 3, 3),
+    "weights": lambda t: t.ones(5, 4),
+    "indices": lambda t: t.tensor([0, 1, 0]),
+    "index matrix": lambda t: t.zeros(3, 4, dtype=t.int64),
+    "mask": lambda t: t.arange(12.0).reshape(3, 4) > 4,
+    "integers": lambda t: t.arange(12).reshape(3, 4),
+    "complex": lambda t: t.ones(3, 4, dtype=t.complex64),
+    "number tensor": lambda t: t.tensor(1.5),
+    "dtype": lambda t: t.float64,
+}
+M = "=matrix"
+CALLS: tuple[Args, ...] = (
+    (M,), (M, 1), (M, M), (M, 0, 1), (M, 0, "=indices"), (M, 0, "=indices", M), (M, 0, "=index matrix"),
+    (M, 0, "=index matrix", M), (M, "=mask"), (M, "=mask", 2.0), (M, "=mask", M), ("=mask", M, M), (M, (3, 4)),
+    (M, (1, 0)), (M, 0, 1, 1), (M, 0, 1, 2, 1), (M, M, M), (M, "=weights"), ("=indices", "=weights"),
+    (M, "=indices"), ("=square",), ("=square", "=square"), ("=square", "=matrix"), ("=square", "=indices"),
+    ("=vector",), ("=vector", "=vector"), ("=integers",), ("=integers", "=integers"), ("=integers", 1), ("=complex",),
+    ("=image", 2), ("=image", "=kernel"), ("=signal", 2), ("=signal",), ("=image",), ("=volume", 2), ("=image", (2, 2)),
+    ("=image", 2, 1), ("=image", (1, 1, 1, 1)), (2,), (3, 4), ((3, 4),), (0, 5, 2), (0.0, 1.0, 5), ([M, M],),
+    ([M, M], 0), ("ij,jk->ik", "=square", "=matrix"), ((3, 4), 1.5), (M, "=number tensor"), (M, "=dtype"), (),
+    (M, (1,), M), (M, "=vector", 1), (M, [4]), ("=vector", M, "=vector"), ("=square", "=square", "=square"),
+    ("=signal", "=signal", "=signal"), (M, M, "=indices"), (M, 3, 1, 0.5), ("=number tensor",),
+)  # fmt: skip
+"""Arguments; a text that begins with ``=`` names a tensor of ``MAKERS``."""
+SPOILED: dict[str, Callable[[Any], Any]] = {
+    "None": lambda t: None,
+    "text": lambda t: "a",
+    "object": lambda t: object(),
+    "float": lambda t: 1.5,
+    "nan": lambda t: float("nan"),
+    "infinite": lambda t: float("inf"),
+    "negative": lambda t: -7,
+    "zero": lambda t: 0,
+    "large": lambda t: 2**62,
+    "huge": lambda t: 2**2000,
+    "huge float": lambda t: 1e300,
+    "True": lambda t: True,
+    "list": lambda t: [1, "a"],
+    "nothing": lambda t: (),
+    "huge list": lambda t: [2**70, 2**70],
+    "dict": lambda t: {"a": 1},
+    "dtype": lambda t: t.float32,
+    "0-d": lambda t: t.tensor(2.0),
+    "empty": lambda t: t.ones(0),
+    "no rows": lambda t: t.ones(0, 4),
+    "integers": lambda t: t.ones(3, 4, dtype=t.int64),
+    "bools": lambda t: t.ones(3, 4, dtype=t.bool),
+    "complex": lambda t: t.ones(3, 4, dtype=t.complex64),
+    "five axes": lambda t: t.ones(1, 1, 2, 2, 2),
+    "nan tensor": lambda t: t.full((3, 4), float("nan")),
+    "far indices": lambda t: t.full((3,), 2**40),
+}
+BESIDE = (
+    "set_", "get_", "manual_seed", "seed", "initial_seed", "save", "load", "compile", "from_file", "fork", "wait",
+    "vmap", "import_ir", "parse_", "merge_type", "init", "autocast", "clear_autocast", "use_deterministic", "show",
+    "unify_type", "typename", "prepare_multi", "cudnn", "mkldnn", "quantize", "fbgemm", "dequantize", "fused_moving",
+    "fake_quantize", "choose_qparams", "q_", "int_repr", "qint", "quint", "resize_as_sparse", "sparse", "to_sparse",
+    "miopen", "as_strided", "cuda", "xpu", "ipu", "hpu", "mtia", "storage", "untyped_storage", "data_ptr",
+    "share_memory", "register", "backward", "retain_grad", "module_load", "is_shared", "pin_memory", "is_pinned",
+    "record_stream",
+    "native_", "batch_norm_", "lstm", "gru", "rnn_", "empty", "new_empty", "resize", "multi_head", "view_as_real_copy",
+    "is_set_to", "DisableTorch", "scripted", "handle_torch", "has_torch", "boolean_dispatch", "assert_int", "nested",
+    "hspmm", "sspaddmm", "smm", "spmm", "saddmm", "chalf", "ccol", "crow", "col_indices", "row_indices", "coalesce",
+    "cond", "while_loop", "read_vitals", "segment_reduce", "norm_except", "narrow_copy", "renorm_", "combinations",
+    "binomial",
+)  # fmt: skip
+"""Beginnings of names that set global state, that read files or memory, or that tracecomp does not have; PyTorch's
+``binomial`` does not end for a count of nan."""
+
+
+ACCESSORS = (
+    "dim", "ndimension", "numel", "nelement", "size", "stride", "element_size", "storage_offset", "is_contiguous",
+    "is_inference", "dense_dim", "sparse_dim", "detach", "detach_", "numpy", "tolist", "requires_grad_",
+)  # fmt: skip
+"""Methods of ``Tensor`` that do not check their object: a check would cost every call."""
+
+
+def functions(torch: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The functions to call, by name."""
+    spaces = {"torch": torch, "F": torch.nn.functional, "Tensor": torch.Tensor, "linalg": torch.linalg,
+              "fft": torch.fft, "special": torch.special}  # fmt: skip
+    for space, holder in spaces.items():
+        for name in sorted(dir(holder)):
+            value = getattr(holder, name, None)
+            plain = callable(value) and not isinstance(value, type) and not name.startswith(("_", *BESIDE))
+            plain = plain and not (space == "Tensor" and name in ACCESSORS)
+            if plain and type(value).__name__ != "module":
+                yield f"{space}.{name}", value
+
+
+def made(torch: Any, x: Any) -> Any:
+    """An argument of ``CALLS`` in a library."""
+    if isinstance(x, str) and x.startswith("="):
+        return MAKERS[x[1:]](torch)
+    return type(x)(made(torch, v) for v in x) if isinstance(x, list | tuple) else x
+
+
+def outcome(torch: Any, fn: Callable[..., Any], args: Args, place: int | None = None, spoiled: str = "") -> Any:
+    """The exception of a call with one argument spoiled; None for none."""
+    given = [made(torch, x) for x in args]
+    if place is not None:
+        given[place] = SPOILED[spoiled](torch)
+    torch.manual_seed(0)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            fn(*given)
+    except Exception as error:  # any error is compared
+        return error
+    return None
+
+
+def kind(ours: Any, theirs: Any) -> str | None:
+    """How an outcome differs from PyTorch's; None: it agrees."""
+    if ours is None or theirs is None:
+        return None if ours is theirs else "accepted" if ours is None else _raw(ours) or "refused"
+    if type(ours) is type(theirs) or isinstance(ours, type(theirs)):
+        return None
+    return _raw(ours) or "other type"
+
+
+def _raw(error: Exception) -> str | None:
+    text = str(error)
+    from_inside = isinstance(error, RAW) or type(error).__module__.startswith("numpy") or "'_data'" in text
+    return "raw" if from_inside or (type(error) is IndexError and "tuple index out of range" in text) else None
+
+
+def differences(torch: Any, ours: Any, wanted: Callable[[str], bool]) -> Iterator[tuple[str, str, str]]:
+    """Yield kind, call and text of each difference from PyTorch; calls that agree have the kind ``"equal"``."""
+    own = dict(functions(ours))
+    for name, theirs in functions(torch):
+        if name not in own or not wanted(name):
+            continue
+        args = next((a for a in CALLS if outcome(torch, theirs, a) is None), None)
+        if args is None or outcome(ours, own[name], args) is not None:
+            continue
+        for place in range(len(args)):
+            for spoiled in SPOILED:
+                expected = outcome(torch, theirs, args, place, spoiled)
+                found = outcome(ours, own[name], args, place, spoiled)
+                said = f"{type(found).__name__}: {str(found)[:110]!r} instead of {type(expected).__name__}"
+                yield kind(found, expected) or "equal", f"{name}{args} [{place}] = {spoiled}", said
+
+
+def main() -> int:
+    import torch
+
+    import tracecomp
+
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--part", default="1/1", help="which part of how many")
+    parser.add_argument("--all", action="store_true")
+    options = parser.parse_args()
+    part, parts = map(int, options.part.split("/"))
+
+    def wanted(name: str) -> bool:
+        return zlib.crc32(name.encode()) % parts == part - 1 and (not options.names or name in options.names)
+
+    warnings.simplefilter("ignore")
+    counts: collections.Counter[str] = collections.Counter()
+    for what, call, said in differences(torch, tracecomp, wanted):
+        counts[what] += 1
+        if what == "raw" or (options.all and what != "equal"):
+            print(f"{what}: {call}: {said}", flush=True)
+    print(dict(counts))
+    return counts["raw"] > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
