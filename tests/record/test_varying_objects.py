@@ -231,3 +231,28 @@ def test_a_cache_for_each_request_needs_one_more_recording_than_a_single_request
         recordings.append(compiled.recordings)
     # The first prompt is recorded by the identity of its cache, which no later request has.
     assert recordings == [3, 4, 4]
+
+
+def test_attributes_of_the_class_need_no_recording_of_their_own() -> None:
+    class Part(Layer):
+        extra: Any
+
+    def program(x: Any, part: Any) -> Any:
+        part.keys = x * part.factor + hasattr(part, "extra")
+        return part.keys
+
+    def run(part: Any) -> int:
+        return int(compiled(torch.ones(1), part).item())
+
+    compiled = torch.compile(program)
+    assert [run(Part()) for _ in range(5)] == [2] * 5
+    assert compiled.recordings == 2  # the first is guarded by identity
+    Part.factor = 5
+    assert [run(Part()) for _ in range(2)] == [5, 5]
+    own = Part()
+    own.factor = 7
+    assert [run(own), run(Part()), run(own)] == [7, 5, 7]
+    Part.extra = True
+    assert [run(Part()), run(own)] == [6, 8]
+    del Part.extra, own.factor
+    assert [run(Part()), run(own)] == [5, 5]

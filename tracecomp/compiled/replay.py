@@ -79,6 +79,11 @@ class Plan:
         self._compile = compile
         self.again: Any = None
 
+    def _build(self) -> None:
+        """Make the backend of the forward graph, with what is known of its inputs now."""
+        self.forward = self._backend(self.recording.graph, dict(self._aliases), frozen_inputs(self.recording))
+        self.frozen: list[Tensor] = self._frozen(self.forward)
+
     def _backend(self, graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> Backend | SizedBackend:
         if self.sized is None:
             return self._make(graph, aliases, self._threads, frozen)  # type: ignore[no-any-return]
@@ -186,9 +191,7 @@ class Plan:
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
-            runner = self.program(sizes)
-            frozen = self.frozen if sizes is None else self._frozen(runner)
-            seen = self._seen(frozen) if frozen else None
+            runner, seen = self._runner(sizes)
             uninterrupted.allow_in_loops(True)
             runner.run(arrays, outputs, seen)
             uninterrupted.allow_in_loops(False)
@@ -224,6 +227,17 @@ class Plan:
     def _frozen(self, runner: Runner | SizedBackend) -> list[Tensor]:
         """State that a program need not check again while it is known to be unchanged."""
         return [self.recording.inputs[n].ref for n in runner.frozen]
+
+    def _runner(self, sizes: Sequence[int] | None) -> tuple[Runner, list[Any] | None]:
+        """The program for the ``sizes`` of a call, and the versions of its frozen inputs."""
+        runner = self.program(sizes)
+        frozen = self.frozen if sizes is None else self._frozen(runner)
+        seen = self._seen(frozen) if frozen else None
+        if frozen and seen is None:
+            # Other code has got memory of weights that this program keeps packed. It would pack them at every call.
+            self._build()
+            return self._runner(sizes)
+        return runner, seen
 
     def _seen(self, frozen: Sequence[Tensor]) -> list[Any] | None:
         """The versions of the frozen inputs; None if they can change unnoticed."""

@@ -100,7 +100,11 @@ class ObjectReads(KnownObjects):
             return
         # In Python's lookup order: the class determines whether a descriptor precedes the object's dictionary.
         kind = owner if isinstance(owner, type) else type(owner)
-        stored = self._inherited(kind, name, missing=kind is owner)
+        own = attributes_of(owner)
+        tables = [own.get(table, ()) for table in ("_parameters", "_buffers", "_modules")] if is_module(owner) else []
+        is_part = any(name in table for table in tables)
+        # An attribute that neither the object nor its class has may be added to the class.
+        stored = self._inherited(kind, name, missing=kind is owner or not (is_part or name in own))
         read = self.known.get(id(owner))
         if isinstance(owner, type) and name in _NAMES and is_program_class(owner):
             self._name(owner, name)
@@ -108,9 +112,8 @@ class ObjectReads(KnownObjects):
             self._inherited(type(owner), name)
         if read is None or isinstance(owner, type):
             return
-        own = attributes_of(owner)
         where = f"attribute of {type(owner).__name__}: {name}"
-        if is_module(owner) and any(name in own.get(table, ()) for table in ("_parameters", "_buffers", "_modules")):
+        if is_part:
             self._part_of_module(owner, name)
             stored = None  # parts are states of the graph; the guard below is on an attribute that goes before them
         # Data descriptors go before the dictionary.

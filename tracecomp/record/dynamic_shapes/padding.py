@@ -47,6 +47,29 @@ class Origin:
     fill: float | None = None
 
 
+@dataclass(frozen=True)
+class Rows:
+    """A value whose rows are rows of a matrix ``of``: those that ``at`` numbers, or all."""
+
+    of: Sym
+    at: Sym | None = None
+
+    def parts(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True)
+class Joined:
+    """A value whose rows are those of ``below`` where the mask ``chosen`` holds, and those of ``above`` elsewhere."""
+
+    chosen: Sym
+    below: Rows | Joined
+    above: Rows | Joined
+
+    def parts(self) -> int:
+        return self.below.parts() + self.above.parts()
+
+
 class Padding:
     """State of a padded graph: the valid extents of its values, and the sizes as values."""
 
@@ -57,6 +80,7 @@ class Padding:
         self._sizes = sizes
         self._meant: dict[Sym, Meant] = {}  # by identity: equal values may have different valid extents
         self._origins: dict[Sym, Origin] = {}
+        self._rows: dict[Sym, tuple[Rows | Joined, int]] = {}  # of values, whose first axes number them
         self._counts: dict[Form, Sym] = {}
         self.blocks: dict[tuple[Form, int], Sym] = {}  # inputs: the block in which so many elements are summed
         self._masks: dict[tuple[int, Form], Sym] = {}
@@ -168,9 +192,54 @@ class Padding:
 
     def moved(self, x: Sym, axis: int, at: Sym, extent: Extent) -> Sym:
         """The elements ``at``, a vector of indices, along ``axis`` of ``x``; ``extent`` of them are valid."""
-        found = prim.take(x, at, axis=axis)
         meant = self.meant(x)
-        return self.note(found, (*meant[:axis], extent, *meant[axis + 1 :]))
+        after = (*meant[:axis], extent, *meant[axis + 1 :])
+        rows, lead = self._rows.get(x, (None, 0))
+        if rows is None or axis >= lead:
+            return self.note(prim.take(x, at, axis=axis), after)
+        places = prim.reshape(self.places(math.prod(x.shape[:lead])), shape=x.shape[:lead])
+        places = prim.take(places, at, axis=axis)
+        return self.of_rows(picked(rows, self._flattened(places)), after, lead)
+
+    # ---- rows: what moves rows of memory does so once, from where they lie to where they are wanted
+
+    def rows_of(self, x: Sym, lead: int) -> Rows | Joined:
+        """The rows of ``x``, which its first ``lead`` axes number."""
+        rows, known = self._rows.get(x, (None, 0))
+        if rows is not None and known == lead:
+            return rows
+        return Rows(prim.reshape(x, shape=(math.prod(x.shape[:lead]), math.prod(x.shape[lead:]))))
+
+    def of_rows(self, rows: Rows | Joined, meant: Meant, lead: int) -> Sym:
+        """The value that has these rows."""
+        found = self.note(prim.reshape(gathered(rows), shape=self.lengths(meant)), meant)
+        if has_rows(found, lead) and rows.parts() <= _MOST_PARTS:
+            self._rows[found] = rows, lead
+        return found
+
+    def by_rows(self, x: Sym, lead: int) -> Sym:
+        """``x``, whose moves along its first ``lead`` axes become moves of rows."""
+        if has_rows(x, lead):
+            self._rows.setdefault(x, (self.rows_of(x, lead), lead))
+        return x
+
+    def joined(self, mask: Sym, below: Sym, above: Sym, axis: int) -> Sym:
+        """``below`` where a mask along ``axis`` holds, and ``above`` elsewhere."""
+        one, other = self._rows.get(below), self._rows.get(above)
+        along = prim.reshape(mask, shape=tuple(n if k == axis else 1 for k, n in enumerate(below.shape)))
+        if one is None or other is None or one[1] != other[1]:
+            return prim.where(along, below, above)  # type: ignore[no-any-return]
+        lead = one[1]
+        chosen = prim.reshape(along, shape=along.shape[:lead])
+        chosen = self._flattened(prim.expand(chosen, shape=below.shape[:lead]))
+        return self.of_rows(Joined(chosen, one[0], other[0]), self.meant(below), lead)
+
+    def _flattened(self, x: Sym) -> Sym:
+        return prim.reshape(x, shape=(math.prod(x.shape),))  # type: ignore[no-any-return]
+
+    def lead(self, x: Sym, axis: int) -> int:
+        """How many axes number the rows of ``x`` that moves along ``axis`` leave as they are."""
+        return max(axis + 1, self._rows.get(x, (None, 0))[1])
 
     # ---- other divisions into axes
 
@@ -185,6 +254,10 @@ class Padding:
         one, other = before[first : len(before) - last], meant[first : len(meant) - last]
         if not always and self._lies_alike(one, other):
             return self.note(prim.reshape(x, shape=self.lengths(meant)), meant)
+        if first == 0 and has_rows(x, len(before) - last):
+            lead = len(before) - last
+            rows = picked(self.rows_of(x, lead), self._flat_place(self.order(other), one))
+            return self.of_rows(rows, meant, len(meant) - last)
         outer = self.lengths(before[:first])
         inner = self.lengths(before[len(before) - last :])
         flat = prim.reshape(x, shape=(*outer, math.prod(self.lengths(one)), *inner))
@@ -224,6 +297,31 @@ class Padding:
             found = part if found is None else prim.add(found, part)
             step *= lengths[axis]
         return order if found is None else found
+
+
+_LEAST_ROW, _MOST_PARTS = 16, 4
+"""Least elements of rows that are worth numbers of their own, and most parts to choose each row from."""
+
+
+def has_rows(x: Sym, lead: int) -> bool:
+    """Whether the axes behind the first ``lead`` have enough elements."""
+    return math.prod(x.shape[lead:]) >= _LEAST_ROW
+
+
+def picked(rows: Rows | Joined, at: Sym) -> Rows | Joined:
+    """The rows ``at`` of ``rows``."""
+    if isinstance(rows, Rows):
+        return Rows(rows.of, at if rows.at is None else prim.take(rows.at, at, axis=0))
+    return Joined(prim.take(rows.chosen, at, axis=0), picked(rows.below, at), picked(rows.above, at))
+
+
+def gathered(rows: Rows | Joined) -> Sym:
+    """The rows as a matrix."""
+    if isinstance(rows, Rows):
+        return rows.of if rows.at is None else prim.take(rows.of, rows.at, axis=0)
+    chosen = prim.reshape(rows.chosen, shape=(rows.chosen.shape[0], 1))
+    joined: Sym = prim.where(chosen, gathered(rows.below), gathered(rows.above))
+    return joined
 
 
 def _alike(one: Meant, other: Meant, plain: bool = False) -> int:

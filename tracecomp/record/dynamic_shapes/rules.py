@@ -218,16 +218,15 @@ def _concat(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
     ends = []
     start: Any = None
     found: list[Sym] = []
+    lead = max(p.lead(x, axis) for x in xs)
     for x, extent in zip(xs, own, strict=True):
         place = at if start is None else prim.sub(at, start)
-        found.append(p.moved(x, axis, _within(p, place, extent), meant[axis]))
+        found.append(p.moved(p.by_rows(x, lead), axis, _within(p, place, extent), meant[axis]))
         start = p.count(extent) if start is None else prim.add(start, p.count(extent))
         ends.append(start)
     result = found[-1]
     for part, end in zip(reversed(found[:-1]), reversed(ends[:-1]), strict=True):
-        below = prim.lt(at, end)
-        below = prim.reshape(below, shape=tuple(n if k == axis else 1 for k, n in enumerate(result.shape)))
-        result = prim.where(below, part, result)
+        result = p.joined(prim.lt(at, end), part, result, axis)
     return (result,)
 
 
