@@ -62,8 +62,7 @@ class Plan:
         self._states = [b.ref for b in inputs if b.kind == "state"]
         self._others = [reader(b) for b in inputs if b.kind in ("memory", "place", "grad", "host", "size", "number")]
         grown = frozenset() if recording.sizes is None or sized is None else grown_outputs(graph, recording.sizes)
-        _, aliases, frozen = forward_of(recording)
-        self._aliases = [(out, i) for out, i in aliases.items() if out not in grown]
+        self._aliases = [(out, i) for out, i in aliases_of(recording).items() if out not in grown]
         in_place = {out for out, _ in self._aliases} | grown
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
         self.kept = kept_outputs(self.types)
@@ -71,10 +70,9 @@ class Plan:
         self.reusable = self._reusable_grads()
         self._lone = _lone_result(recording)
         start = time.perf_counter()
-        self.forward = self._backend(graph, dict(self._aliases), frozen)
+        self._build()
         self.seconds = time.perf_counter() - start
         self._checked = isinstance(self.forward, Checked)
-        self.frozen: list[Tensor] = self._frozen(self.forward)
         self._backward: Backend | SizedBackend | Later | None = None
         self._compile = compile
         self.again: Any = None
