@@ -35,9 +35,8 @@ from tracecomp.export import Dim
 
 WIDTH, ROWS = 64, 32
 MODELS = ("small", "large", "heavy")
-"""A row of the small model (layers of 64, 256 and 10) takes far less time than a request, and a row of the large one
-(64, 2048, 2048, 10) less. A row of the heavy one, a convolutional network, takes far more: it shows which part of the
-raw throughput the server reaches."""
+"""A row of the small model takes far less time than a request, and a row of the large one less. A row of the heavy one
+takes far more: it shows which part of the raw throughput the server reaches."""
 Measured = dict[str, float]
 
 
