@@ -390,3 +390,14 @@ def test_sizes_are_results_as_plain_numbers(name: str) -> None:
     for rows, columns in ((3, 4), (5, 4), (6, 9), (7, 2), (1, 3), (8, 8)):
         x = torch.ones(rows, columns)
         assert said(follows(x)) == said(fn(x))
+
+
+@pytest.mark.parametrize("dynamic", [None, True])
+def test_ranks_differ_from_call_to_call(dynamic: bool | None) -> None:
+    """A size of this call can equal one on an axis that an earlier call did not have."""
+    draw = random.Random(17)
+    call = torch.compile(lambda a, b: (a * 2).sum() + b.sum(), dynamic=dynamic)
+    for _ in range(12):
+        shapes = [[draw.randint(2, 4) for _ in range(draw.randint(1, 3))] for _ in range(2)]
+        a, b = (torch.arange(float(np.prod(shape))).reshape(shape) for shape in shapes)
+        assert call(a, b).item() == (a * 2).sum().item() + b.sum().item(), shapes

@@ -124,7 +124,9 @@ class Entry:
         met = {
             source: held.value for same, held in zip(own.sources, own.conditions.ranges, strict=True) for source in same
         }
-        fixed = self.recording.guards.shapes()
+        fixed, shapes = self.recording.guards.shapes(), new.guards.shapes()
+        if any(len(shapes.get(holder, shape)) != len(shape) for holder, shape in fixed.items()):
+            return False
         sizes = []
         for same in asked.sources:
             found = {met[s] if s in met else fixed[s.holder][s.axis] if s.holder in fixed else -1 for s in same}

@@ -38,6 +38,10 @@ class SizeSource(NamedTuple):
     holder: Holder
     axis: int
 
+    def sizes_in(self, shapes: Mapping[Holder, Sequence[int]]) -> Sequence[int]:
+        """The size in ``shapes``; none if these have no such tensor, or one of fewer axes."""
+        return shapes.get(self.holder, ())[self.axis : self.axis + 1]
+
 
 @dataclass(slots=True)
 class Marks:
@@ -88,10 +92,7 @@ class Varying:
 
     def once_apart(self, a: SizeSource, b: SizeSource) -> bool:
         """Whether an earlier recording has seen two sizes differ."""
-        return any(
-            a.holder in shapes and b.holder in shapes and shapes[a.holder][a.axis] != shapes[b.holder][b.axis]
-            for shapes in self.earlier
-        )
+        return any(len({*a.sizes_in(shapes), *b.sizes_in(shapes)}) == 2 for shapes in self.earlier)
 
     def varies(self, holder: Holder, axis: int) -> bool:
         """Whether the size of ``axis`` is followed."""
