@@ -45,6 +45,7 @@ class KnownObjects:
         self.reads = reads
         self.known: dict[int, Read] = {}  # objects that were there before the call, by identity
         self.made: set[int] = set()  # objects that were not: nothing from before the call takes their identities
+        self.making: dict[int, type] = {}
         self.changed: dict[int, Any] = {}  # containers that the call changes, as they were before
         self.written = recorder.python.set_by_call
         self.cells: dict[int, Read] = {}

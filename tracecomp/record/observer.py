@@ -40,7 +40,6 @@ class Observer(ObjectReads):
     def __init__(self, recorder: Recorder, reads: Reads, root: CodeType | None) -> None:
         super().__init__(recorder, reads)
         self._root = root
-        self.making: dict[int, type] = {}
         self._whole: list[Read] = []  # arguments that are guarded by identity
 
     def call(self, fn: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]) -> Any:
