@@ -19,7 +19,7 @@ class Plain:
         self.value = value
         return self
 
-    def given(self) -> Any:
+    def held(self) -> Any:
         return self.value
 
 
@@ -37,22 +37,22 @@ class Mapped(Plain):
 
 class Slotted:
     __slots__ = ("inner", "value", "width")
-    put, given = Plain.put, Plain.given
+    put, held = Plain.put, Plain.held
 
 
 class Entries(dict[str, Any]):
-    put, given = Plain.put, Plain.given
+    put, held = Plain.put, Plain.held
 
 
 class Single(Plain):
     """Has one object, which its ``__new__`` gives out again."""
 
-    held: Any = None
+    only: Any = None
 
     def __new__(cls) -> Any:
-        if cls.held is None:
-            cls.held = super().__new__(cls)
-        return cls.held
+        if cls.only is None:
+            cls.only = super().__new__(cls)
+        return cls.only
 
 
 class Pair(namedtuple("Pair", ["first", "second"])):
@@ -72,7 +72,7 @@ def source(kind: Any) -> Any:
 def deleted(kept: Any, x: Any) -> Any:
     own = copy.deepcopy(kept)
     del own.width
-    return x * own.given() + hasattr(own, "width")
+    return x * own.held() + hasattr(own, "width")
 
 
 def deleted_by_name(kept: Any, x: Any) -> Any:
@@ -80,7 +80,7 @@ def deleted_by_name(kept: Any, x: Any) -> Any:
     value = getattr(own, "width")  # noqa: B009  libraries read attributes by names in variables
     delattr(own, "width")
     setattr(own, "value", value)  # noqa: B010  the same
-    return x * own.given()
+    return x * own.held()
 
 
 def changed_inside(kept: Any, x: Any) -> Any:
@@ -92,20 +92,20 @@ def changed_inside(kept: Any, x: Any) -> Any:
 
 def restored(kept: Any, x: Any) -> Any:
     own = pickle.loads(pickle.dumps(kept)).put(5)
-    return x * own.given() + kept.given()
+    return x * own.held() + kept.held()
 
 
 def copied_of_copy(kept: Any, x: Any) -> Any:
     own = copy.copy(copy.copy(kept)).put(x)
     other = copy.copy(own).put(6)
-    return own.given() * other.given() + own.width
+    return own.held() * other.held() + own.width
 
 
 def without_a_constructor(kept: Any, x: Any) -> Any:
-    own = type(kept)().put(x + kept.value)
     kind: Any = type(kept)
+    own = kind().put(x + kept.value)
     other = kind.__new__(kind).put(3)
-    other.width = own.given()
+    other.width = own.held()
     del other.value
     return other.width
 
@@ -135,9 +135,9 @@ def test_the_source_is_still_guarded(program: Callable[..., Any], kind: Any) -> 
 
 
 def test_an_object_that_new_gives_out_again_is_from_before_the_call() -> None:
-    Single.held = None
+    Single.only = None
     Single().put(2)
-    compiled = torch.compile(lambda x: x * Single().given())
+    compiled = torch.compile(lambda x: x * Single().held())
     for value in (2, 2, 5, 5, 2):
         Single().put(value)
         assert compiled(torch.ones(1)).item() == value
@@ -152,8 +152,8 @@ def test_an_object_in_place_of_one_that_was_not_made() -> None:
                 own = Plain(1) if attempt and fails else old.kept  # type: ignore[call-arg]
             except TypeError:
                 continue
-            own.put(own.given() + 1)
-        return x * own.given()
+            own.put(own.held() + 1)
+        return x * own.held()
 
     expected = SimpleNamespace(kept=Plain().put(2))
     compiled = torch.compile(program)

@@ -219,9 +219,10 @@ def _repr(self: Tensor, *, tensor_contents: str | None = None) -> str:
 
 def _format(self: Tensor, spec: str) -> str:
     if self.ndim == 0 and type(self) is Tensor:
-        if modes.recorder is not None:
+        if modes.recorder is not None and self.dtype.is_floating_point | self.dtype.is_complex:
             modes.recorder.shown()
-        return format(self._data.item(), spec)
+        # The text of a whole number, such as a count in a message, takes one path for each value.
+        return format(self.item(), spec)
     return object.__format__(self, spec)
 
 

@@ -415,6 +415,19 @@ def test_text_of_tensors_is_made_in_python(capsys: pytest.CaptureFixture[str]) -
         assert capsys.readouterr().out == f"{4.0 * n:.1f}\n"
 
 
+def test_the_text_of_a_whole_number_is_one_path_for_each_value() -> None:
+    def step(x: Any) -> Any:
+        n = (x > 0).sum()
+        text = f"{n} of {len(x)}, {n > 2}, {n:03d}"
+        return x * len(text), text
+
+    c = compiled(step, fullgraph=True)
+    for values in ([1, 2, 3], [1, 2, 3], [1, -1, 3], [4, -1, 3], [-1, -1, -1], [1, 2, 4], [1, 2, -3]):
+        x = torch.tensor(values, dtype=torch.float32)
+        assert c(x)[1] == step(x)[1] and torch.equal(c(x)[0], step(x)[0])
+    assert c.recordings == 3
+
+
 def through_no_grad(scale: Callable[[], float]) -> Any:
     return torch.no_grad()(lambda x: x * scale())
 
