@@ -12,7 +12,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from types import FrameType
 
@@ -236,16 +236,14 @@ def is_installed(name: str) -> bool:
 def user_frame() -> FrameType | None:
     """Return the innermost frame of the program on this thread; None if all frames are of libraries around it."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not _is_program_frame(frame):
+    while frame is not None:  # every recorded operator asks, so there are no calls but of cached functions
+        name = frame.f_code.co_filename
+        if name == "<string>":  # methods of dataclasses and named tuples belong to the module of their class
+            name = str(frame.f_globals.get("__file__", name))
+        if is_program_file(name):
+            return frame
         frame = frame.f_back
-    return frame
-
-
-def _is_program_frame(frame: FrameType) -> bool:
-    name = frame.f_code.co_filename
-    if name == "<string>":  # methods of dataclasses and named tuples belong to the module of their class
-        name = str(frame.f_globals.get("__file__", name))
-    return is_program_file(name)
+    return None
 
 
 def outside_frame() -> FrameType | None:
@@ -259,7 +257,11 @@ def outside_frame() -> FrameType | None:
 def user_source() -> Source | None:
     """Return the innermost line of the program, or else of a library outside this package."""
     frame = user_frame() or outside_frame()
-    return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return None if frame is None else _source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+_source = lru_cache(4096)(Source)
+"""One object for each line: a recording has thousands of references to few lines."""
 
 
 def note_place(error: Exception, what: str, sources: Iterable[Source | None]) -> None:

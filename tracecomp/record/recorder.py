@@ -73,19 +73,22 @@ class Recorder:
     def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, object], outs: list[Tensor]) -> None:
         """Note that ``op`` made ``outs`` from ``operands``."""
         here = self.graph.here = self.backward.origin or Origin(user_source(), modes.scopes)
-        dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
-        values = [
-            self.value(x) if isinstance(x, Tensor) else self.graph.scalar(scalar_of(x, dtype), dtype)  # type: ignore[arg-type]
-            for x in operands
-        ]
+        values = [self.value(x) if isinstance(x, Tensor) else self._scalar(x, operands) for x in operands]
         plain = {k: tuple(v) if isinstance(v, Size) else v for k, v in attrs.items()}
         types = [TensorType(from_numpy_dtype(t._data.dtype), t._data.shape) for t in outs]
         made = self.graph.add(op, values, plain, types)
         if with_others(op, attrs) and not modes.untold:
             self.told.append(made[0])
             self._once()
+        line = self.refusals.line()
         for t, v in zip(outs, made, strict=True):
-            self._made(t, v, None if t._base is None else self.values.look_of(operands[0], (op, attrs)), here.source)
+            look = None if t._base is None else self.values.look_of(operands[0], (op, attrs))
+            self.values.add(t, v, look, here.source, line)
+
+    def _scalar(self, number: Any, operands: tuple[Any, ...]) -> Value:
+        """A Python number among ``operands``: a constant of the dtype of the last tensor."""
+        dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
+        return self.graph.scalar(scalar_of(number, dtype), dtype)  # type: ignore[arg-type]
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Note that ``target``'s elements became ``value``."""
@@ -178,7 +181,10 @@ class Recorder:
         """``value`` with plain numbers in place of followed ones, also in tuples and lists."""
         if type(value) is SymScalar:
             return value.seen()
-        return type(value)(map(self.plain, value)) if type(value) in (tuple, list) else value
+        if type(value) not in (tuple, list):
+            return value
+        # Almost all have none: they are not made again.
+        return type(value)(map(self.plain, value)) if any(type(x) in _WITH_NUMBERS for x in value) else value
 
     def ask(self, t: Tensor, what: str, more: object = None) -> None:
         """Note that the answer to a question about ``t`` matters."""
@@ -252,7 +258,8 @@ class Recorder:
 
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
-        self.memory.read(t)
+        if self.memory.brought:
+            self.memory.read(t)
         return self.values.value(t)
 
     def is_made(self, t: Tensor) -> bool:
@@ -298,6 +305,9 @@ class Recorder:
 
     def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
         self.values.add(t, value, look, source, self.refusals.line())
+
+
+_WITH_NUMBERS = (SymScalar, tuple, list)
 
 
 def _pass_by(module: object) -> None:

@@ -112,6 +112,11 @@ class ValueTable:
 
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
+        cell = t._value
+        if cell is not None and cell.recorder is self._recorder and t._look is None:
+            if cell.value.type.shape == t._data.shape:
+                return cell.value  # of most operands
+            return self._recorder.resized(t, cell.value.shape)
         cell = self.cell(t)
         root, chain = self.root(t)
         if cell is not None and cell.value.shape != t._data.shape:
