@@ -37,6 +37,7 @@ class Trace(Recorder):
     """The recording of one example. It records where histories end, and an outer recording continues."""
 
     holds_opaque = False  # the body of a loop runs in machine code
+    repeats_nodes = False  # each node tells whether its result has a history
     random_state: np.ndarray[Any, Any]  # of the program around the traced function
 
     def __init__(self, name: str, outer: Any) -> None:

@@ -8,7 +8,7 @@ passes, and ``refusals.py`` the reasons why there is no recording.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -27,6 +27,7 @@ from tracecomp.record.backward_passes import BackwardPasses
 from tracecomp.record.binding import Array
 from tracecomp.record.foreign_memory import ForeignMemory
 from tracecomp.record.inputs import Inputs
+from tracecomp.record.node_tape import NodeTape
 from tracecomp.record.python_state import PythonState
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.refusals import Refusals
@@ -45,6 +46,7 @@ class Recorder:
 
     maps_functions = False  # whether ``map_function`` runs the ``forward`` of users' Functions
     holds_opaque = True  # whether custom operators are nodes, or are recorded through
+    repeats_nodes = True  # whether nodes of a repeated update may be copies, which ``node`` is not called for
 
     def __init__(self, name: str, strict: bool = True, follow: bool = False, varying: Varying | None = None) -> None:
         self.graph = Graph(name) if varying is None else SizedGraph(name)
@@ -67,6 +69,7 @@ class Recorder:
         self.facts = TensorFacts(self.values, self.inputs, self.changes, self.refusals)
         self.python = PythonState(self, self.inputs, self.refusals)
         self.backward = BackwardPasses(self.values.started, self.refusals)
+        self.tape: NodeTape | None = None  # notes the nodes of an update that the call repeats
 
     # ---- called by the tensor layer
 
@@ -80,6 +83,8 @@ class Recorder:
         if with_others(op, attrs) and not modes.untold:
             self.told.append(made[0])
             self._once()
+        if self.tape is not None:
+            self.tape.applied(op, operands, values, plain, types, outs, made)
         line = self.refusals.line()
         for t, v in zip(outs, made, strict=True):
             look = None if t._base is None else self.values.look_of(operands[0], (op, attrs))
@@ -93,7 +98,14 @@ class Recorder:
     def write(self, target: Tensor, value: Tensor) -> None:
         """Note that ``target``'s elements became ``value``."""
         self.graph.here = self.backward.origin or Origin(user_source(), modes.scopes)
-        self.values.set(target, self.value(value))
+        new = self.value(value)
+        if self.tape is not None:
+            self.tape.wrote(target, value, new)
+        self.set_value(target, new)
+
+    def set_value(self, target: Tensor, new: Value) -> None:
+        """Make ``new`` the graph value of ``target``, whose elements were written."""
+        self.values.set(target, new)
         holder = target
         root, _ = self.values.root(target)
         self.memory.wrote(root)
@@ -255,6 +267,26 @@ class Recorder:
         self.python.module_ran(module)
 
     # ---- for its parts, and for readers of the recording
+
+    def taped(self, run: Callable[[], object], given: Sequence[Tensor]) -> NodeTape:
+        """Run an update; return the nodes and writes of it. ``given`` are tensors of the call that it reads."""
+        before, made = self._noted(), len(self.values.made)
+        tape = self.tape = NodeTape(self, given)
+        try:
+            run()
+        finally:
+            self.tape = None
+        # Other notes than nodes, inputs and writes are about these tensors alone.
+        tape.valid = tape.valid and self._noted() == before and len(self.values.made) - made == tape.results
+        return tape
+
+    def _noted(self) -> tuple[int, ...]:
+        changes, python = self.changes, self.python
+        met = (
+            self.predicates, self.told, self.refusals.lines, self.facts.asked, self.memory.brought, self.inputs.hosts,
+            changes.grads, changes.flags, changes.replaced, changes.retained, python.effects, python.watched,
+        )  # fmt: skip
+        return (*map(len, met), changes.refused is not None)
 
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
