@@ -46,6 +46,7 @@ class Trace(Recorder):
         if outer is not None:
             self.numbers = outer.numbers
             self.backward.outer = outer.backward
+            self.trace = outer.trace
 
     def node(self, op: Op, operands: tuple[object, ...], attrs: Attrs, outs: list[Tensor]) -> None:
         super().node(op, operands, attrs, outs)

@@ -94,6 +94,9 @@ class RecordedUpdates:
         tensors = _by_name(param, grad, state)
         if modes.recorder is not self._recorder or not self._are_alike(tensors.values()):
             return False
+        return self._recorder.unobserved(self._run, param, grad, state, tensors)
+
+    def _run(self, param: Tensor, grad: Tensor, state: dict[str, Any], tensors: dict[str, Any]) -> bool:
         key = tuple([(name, *self._kind(t)) for name, t in tensors.items()])
         if key not in self._tapes:
             self._tapes[key] = self._first(param, grad, state)

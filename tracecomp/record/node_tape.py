@@ -1,7 +1,7 @@
 """The nodes of an update, to add them again for other parameters of the same types.
 
-An optimizer runs one function for each parameter. Only the first call of each kind has to run operator by operator to be
-recorded: the graph gets copies of its nodes for the others.
+An optimizer runs one function for each parameter. Only the first call of each kind is recorded operator by operator.
+The graph gets copies of its nodes for the others.
 """
 
 from __future__ import annotations

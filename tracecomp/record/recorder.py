@@ -9,15 +9,20 @@ passes, and ``refusals.py`` the reasons why there is no recording.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import Source, user_source
+from tracecomp.base.patches import patches
+from tracecomp.base.trace_pause import without_trace
+from tracecomp.eager.device import use
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Size, Tensor
 from tracecomp.eager.tensor_base import Edge, Node, View, above
+from tracecomp.functional.publish import PLAIN_TENSORS
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
@@ -69,6 +74,7 @@ class Recorder:
         self.facts = TensorFacts(self.values, self.inputs, self.changes, self.refusals)
         self.python = PythonState(self, self.inputs, self.refusals)
         self.backward = BackwardPasses(self.values.started, self.refusals)
+        self.trace: object = None  # the function that observes the frames of the call
         self.tape: NodeTape | None = None  # notes the nodes of an update that the call repeats
 
     # ---- called by the tensor layer
@@ -268,6 +274,16 @@ class Recorder:
 
     # ---- for its parts, and for readers of the recording
 
+    def unobserved(self, run: Callable[..., Any], *args: Any) -> Any:
+        """Call ``run(*args)``, code of this package that calls none of the program's, without observing its frames.
+
+        The program's code runs in operators only through modes, hooks on saved values, its classes of tensors, and
+        functions of the package that it has replaced.
+        """
+        if self.trace is None or use.begun or modes.save_hooks or patches["count"] or not _are_own(len(PLAIN_TENSORS)):
+            return run(*args)
+        return without_trace(self.trace, run, args)
+
     def taped(self, run: Callable[[], object], given: Sequence[Tensor]) -> NodeTape:
         """Run an update; return the nodes and writes of it. ``given`` are tensors of the call that it reads."""
         before, made = self._noted(), len(self.values.made)
@@ -337,6 +353,12 @@ class Recorder:
 
     def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
         self.values.add(t, value, look, source, self.refusals.line())
+
+
+@lru_cache(1)
+def _are_own(count: int) -> bool:
+    """Whether the ``count`` classes of tensors that functions have met are this package's."""
+    return all(kind.__module__.partition(".")[0] == __name__.partition(".")[0] for kind in PLAIN_TENSORS)
 
 
 _WITH_NUMBERS = (SymScalar, tuple, list)
