@@ -9,18 +9,20 @@ from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 
 def extract(
     name: str, source: Graph, inputs: Sequence[Input], outputs: Sequence[Output],
-    mapping: dict[Value, Value] | None = None,
+    mapping: dict[Value, Value] | None = None, needed: set[Node] | None = None,
 ) -> Graph:  # fmt: skip
     """Return a graph that computes ``outputs`` (values of ``source``) from ``inputs`` (values of ``source``, cut
     there).
 
     Constants that are read are included; inputs are in the given order. ``mapping`` receives new values by old ones.
+    ``needed`` are the nodes that the outputs depend on, if they are known.
     """
     graph = Graph(name)
     mapping = {} if mapping is None else mapping
     for i in inputs:
         mapping[i.value] = graph.add_input(i.value.type, i.name, i.role, i.data)
-    needed = needed_nodes([o.value for o in outputs], set(mapping))
+    if needed is None:
+        needed = needed_nodes([o.value for o in outputs], set(mapping))
     constants = {i.value: i for i in source.inputs if i.role == "constant"}
     for v in [v for n in source.nodes if n in needed for v in n.inputs] if constants else ():
         _bring(graph, mapping, constants, v)
