@@ -34,15 +34,15 @@ def without_trace(trace: object, run: Callable[..., Result], args: tuple[Any, ..
         _here.trace = None
 
 
-def with_trace(run: Callable[..., Result], *args: Any) -> Result:
-    """Call ``run(*args)``, which Python's library or the program may take part in, with the paused trace function."""
+def with_trace(run: Callable[[], Result]) -> Result:
+    """Call ``run()``, which Python's library or the program may take part in, with the paused trace function."""
     trace = _here.trace
     if trace is None:
-        return run(*args)
+        return run()
     try:
         _here.trace = None
         sys.settrace(trace)
-        return run(*args)
+        return run()
     finally:
         sys.settrace(None)
         _here.trace = trace

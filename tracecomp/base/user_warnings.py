@@ -32,7 +32,7 @@ class WarningPlace(NamedTuple):
 
     def show(self, message: str, category: type[Warning]) -> None:
         """Warn about this line."""
-        with_trace(warnings.warn_explicit, message, category, self.file, self.line, self.module, self.registry)
+        with_trace(lambda: warnings.warn_explicit(message, category, *self))
 
 
 _begun: ContextVar[WarningPlace | None] = ContextVar("tracecomp_begun", default=None)

@@ -32,13 +32,19 @@ class Graph(GraphData):
         super().__init__(name)
         self.here = Origin()
         self._scalars: dict[Any, Value] = {}
+        self._input_names: set[str] = set()
 
     def add_input(
         self, type: TensorType, name: str, role: str = "argument", data: np.ndarray[Any, Any] | None = None
     ) -> Value:
         value = Value(None, len(self.inputs), type)
         self.inputs.append(Input(value, name, role, data))
+        self._input_names.add(name)
         return value
+
+    def has_input(self, name: str) -> bool:
+        """Whether an input has this name."""
+        return name in self._input_names
 
     def add_output(self, value: Value, name: str = "", role: str = "result") -> None:
         self.outputs.append(Output(value, name or f"out{len(self.outputs)}", role))
