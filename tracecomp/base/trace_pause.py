@@ -21,7 +21,7 @@ class _Here(threading.local):
 _here = _Here()
 
 
-def without_trace(trace: object, run: Callable[..., Result], args: tuple[Any, ...]) -> Result:
+def without_trace(trace: Any, run: Callable[..., Result], args: tuple[Any, ...]) -> Result:
     """Call ``run(*args)`` without ``trace``, if that is this thread's trace function now."""
     if sys.gettrace() is not trace:
         return run(*args)
@@ -30,7 +30,7 @@ def without_trace(trace: object, run: Callable[..., Result], args: tuple[Any, ..
         _here.trace = trace
         return run(*args)
     finally:
-        sys.settrace(trace)  # type: ignore[arg-type]  # before anything that Ctrl-C could interrupt
+        sys.settrace(trace)  # before anything that Ctrl-C could interrupt
         _here.trace = None
 
 
