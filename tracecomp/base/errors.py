@@ -10,6 +10,7 @@ import math
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from types import FrameType
 
 from tracecomp.base.code_origin import file_of, is_program_file, is_pytorchs, is_user_file
@@ -162,13 +163,14 @@ def type_name(value: object) -> str:
 def user_frame() -> FrameType | None:
     """Return the innermost frame of the program on this thread; None if all frames are of libraries around it."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and not _is_program_frame(frame):
+    while frame is not None:  # every recorded operator asks, so there are no calls but of cached functions
+        name = frame.f_code.co_filename
+        if name[0] == "<":  # such as methods of dataclasses, which belong to the module of their class
+            name = file_of(frame.f_code, frame.f_globals)
+        if is_program_file(name):
+            return frame
         frame = frame.f_back
-    return frame
-
-
-def _is_program_frame(frame: FrameType) -> bool:
-    return is_program_file(file_of(frame.f_code, frame.f_globals))
+    return None
 
 
 def outside_frame() -> FrameType | None:
@@ -182,7 +184,11 @@ def outside_frame() -> FrameType | None:
 def user_source() -> Source | None:
     """Return the innermost line of the program, or else of a library outside this package."""
     frame = user_frame() or outside_frame()
-    return None if frame is None else Source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return None if frame is None else _source(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+
+
+_source = lru_cache(4096)(Source)
+"""One object for each line: a recording has thousands of references to few lines."""
 
 
 def note_place(error: Exception, what: str, sources: Iterable[Source | None]) -> None:

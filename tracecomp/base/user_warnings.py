@@ -17,6 +17,7 @@ from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 from tracecomp.base.errors import outside_frame, user_frame
+from tracecomp.base.trace_pause import with_trace
 
 T = TypeVar("T")
 
@@ -31,7 +32,7 @@ class WarningPlace(NamedTuple):
 
     def show(self, message: str, category: type[Warning]) -> None:
         """Warn about this line."""
-        warnings.warn_explicit(message, category, self.file, self.line, self.module, self.registry)
+        with_trace(lambda: warnings.warn_explicit(message, category, *self))
 
 
 _begun: ContextVar[WarningPlace | None] = ContextVar("tracecomp_begun", default=None)

@@ -188,7 +188,11 @@ class OpNode(Node):
     def _derived(self, program: Derivative, grads: Grads, like: TensorBase) -> Grads:
         if modes.grad or modes.recorder is not None or (use.begun and self._asks(grads)):
             slots: list[Any] = [self._saved(i, like) if i in program.reads else None for i in range(self._count)]
-            return program.run([*slots, *grads], type(like).__tracecomp_apply__)
+            run, recorder = type(like).__tracecomp_apply__, modes.recorder
+            if recorder is not None:
+                found: Grads = recorder.unobserved(program.run, [*slots, *grads], run)
+                return found
+            return program.run([*slots, *grads], run)
         slots = [self._saved(i, like)._data if i in program.reads else None for i in range(self._count)]
         arrays = program.run([*slots, *[None if g is None else g._data for g in grads]], _run_on_arrays)
         return [None if a is None else like._wrap(np.asanyarray(a)) for a in arrays]

@@ -37,6 +37,7 @@ class Trace(Recorder):
     """The recording of one example. It records where histories end, and an outer recording continues."""
 
     holds_opaque = False  # the body of a loop runs in machine code
+    repeats_nodes = False  # each node tells whether its result has a history
     random_state: np.ndarray[Any, Any]  # of the program around the traced function
 
     def __init__(self, name: str, outer: Any) -> None:
@@ -45,6 +46,7 @@ class Trace(Recorder):
         if outer is not None:
             self.numbers = outer.numbers
             self.backward.outer = outer.backward
+            self.trace = outer.trace
 
     def node(self, op: Op, operands: tuple[object, ...], attrs: Attrs, outs: list[Tensor]) -> None:
         super().node(op, operands, attrs, outs)

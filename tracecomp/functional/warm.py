@@ -53,8 +53,9 @@ class Warm:
         self._seen: Counter[Any] = Counter()
 
     def __call__(self, *args: Any) -> Any:
-        if modes.recorder is not None:  # numbers among the arguments may be dynamic, and must not be read
-            return self.run(*args)
+        recorder = modes.recorder
+        if recorder is not None:  # numbers among the arguments may be dynamic, and must not be read
+            return recorder.unobserved(self.run, *args)
         self._left -= 1
         if self._left <= 0:
             self._left = EVERY

@@ -104,6 +104,8 @@ class Observed:
 class ObservingRecorder(Recorder):
     """Record, keep the eager value of everything recorded, and compare."""
 
+    repeats_nodes = False
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.seen = Observed(self.graph)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,13 +31,20 @@ class Graph(GraphData):
     def __init__(self, name: str = "graph") -> None:
         super().__init__(name)
         self.here = Origin()
+        self._scalars: dict[Any, Value] = {}
+        self._input_names: set[str] = set()
 
     def add_input(
         self, type: TensorType, name: str, role: str = "argument", data: np.ndarray[Any, Any] | None = None
     ) -> Value:
         value = Value(None, len(self.inputs), type)
         self.inputs.append(Input(value, name, role, data))
+        self._input_names.add(name)
         return value
+
+    def has_input(self, name: str) -> bool:
+        """Whether an input has this name."""
+        return name in self._input_names
 
     def add_output(self, value: Value, name: str = "", role: str = "result") -> None:
         self.outputs.append(Output(value, name or f"out{len(self.outputs)}", role))
@@ -61,17 +68,41 @@ class Graph(GraphData):
             self.origin[node] = self.here
         return node.outputs
 
+    def add_copies(self, source: Graph, nodes: Container[Node], values: dict[Value, Value]) -> None:
+        """Add ``nodes`` of ``source``, in order, with their origins. ``values`` maps their inputs, and gets their
+        results.
+
+        Different nodes stay different, unless ``values`` maps two inputs to one. So the keys of attributes are taken
+        over: computing them is most of the cost of a node.
+        """
+        for (name, _, *rest), node in source._interned.items():
+            if node in nodes:
+                inputs = tuple([values[v] for v in node.inputs])
+                key = (name, tuple(map(id, inputs)), *rest)
+                copy = self._interned.get(key)
+                if copy is None:
+                    copy = self._interned[key] = Node(node.op, inputs, node.attrs, [v.type for v in node.outputs])
+                    self.origin[copy] = source.origin[node]
+                for old, new in zip(node.outputs, copy.outputs, strict=True):
+                    values.setdefault(old, new)
+
     def apply(self, name: str, *inputs: Value, **attrs: Any) -> Value:
         """The single result of the operator called ``name``."""
         return self.add(OPS[name], inputs, attrs)[0]
 
     def scalar(self, value: bool | int | float | complex, dtype: DType) -> Value:
         """A 0-d constant."""
-        return self.apply("full", value=dtype.python(value), shape=(), dtype=dtype)
+        number = dtype.python(value)
+        key = (dtype, _attr_key(number))
+        found = self._scalars.get(key)
+        if found is None:
+            found = self._scalars[key] = self.apply("full", value=number, shape=(), dtype=dtype)
+        return found
 
     def drop_dead(self) -> None:
         """Drop nodes that no output needs. The builder of a graph calls this when the graph is complete."""
         live = set(self.live_nodes())
+        self._scalars.clear()
         self._interned = {key: node for key, node in self._interned.items() if node in live}
         self.origin = {node: origin for node, origin in self.origin.items() if node in live}
 
@@ -100,10 +131,16 @@ class Graph(GraphData):
 
 def attrs_key(attrs: Attrs) -> Any:
     """A hashable key of attributes that tells 1 from True and 0.0 from -0.0 and equates NaN with NaN."""
-    return tuple((k, _attr_key(attrs[k])) for k in sorted(attrs))
+    return tuple([(k, _attr_key(attrs[k])) for k in sorted(attrs)]) if attrs else ()
+
+
+_AS_THEY_ARE = frozenset((int, str, DType))
+"""Classes of attributes that are their own keys."""
 
 
 def _attr_key(value: object) -> Any:
+    if type(value) in _AS_THEY_ARE:
+        return value
     if isinstance(value, float):
         return struct.pack("<d", value)
     if isinstance(value, complex):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from tracecomp.ir.immutable import immutable
@@ -264,12 +265,12 @@ class Op:
         """Whether complex operands can be valid; ``infer`` may still reject them."""
         return self.parts is not None or isinstance(self.loop, Control | Interleaved)
 
-    @property
+    @cached_property
     def communicates(self) -> bool:
         """Whether processes compute it together: the host can start it and continue."""
         return isinstance(self.loop, External) and self.loop.start is not None
 
-    @property
+    @cached_property
     def is_separate(self) -> bool:
         """Whether every node counts: equal ones are not merged, and none is computed before the call."""
         return self.communicates or (isinstance(self.loop, External) and self.loop.separate)

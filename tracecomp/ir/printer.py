@@ -41,6 +41,7 @@ class _Printer:
         self.comments = comments
         self.short = short
         self.names: dict[Value, str] = {}
+        self.taken: dict[str, int] = {}  # names of inputs, with the last number that was added to each
         self.numbers = count()
 
     def lines(self, head: str) -> list[str]:
@@ -54,11 +55,12 @@ class _Printer:
     def input_line(self, given: Input) -> str:
         name = re.sub(r"\W+", "_", given.name)
         name = name if name and not name[0].isdigit() else f"_{name}"
-        taken = set(self.names.values())
-        unique, n = name, 1
-        while unique in taken:
+        unique, n = name, self.taken.get(name, 1)
+        while unique in self.taken:
             n += 1
             unique = f"{name}_{n}"
+        self.taken[unique] = 1
+        self.taken[name] = n
         self.names[given.value] = unique
         line = f"%{unique}: {given.value.type} = {given.role} {_json(given.name)}"
         return f"{line} {self.data(given.data)}" if given.role == "constant" else line

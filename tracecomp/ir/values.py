@@ -25,7 +25,7 @@ class Node:
         self.op = op
         self.inputs = inputs
         self.attrs = attrs
-        self.outputs = tuple(Value(self, i, t) for i, t in enumerate(types))
+        self.outputs = tuple([Value(self, i, t) for i, t in enumerate(types)])
 
     def __repr__(self) -> str:
         return f"<{self.op.name} {', '.join(str(v.type) for v in self.outputs)}>"

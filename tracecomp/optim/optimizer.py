@@ -21,7 +21,7 @@ from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.ir.types import float32, float64
 from tracecomp.nn.sharding import ShardedTensor, marked, of_whole
 from tracecomp.optim.options import Group, active
-from tracecomp.optim.served import Updates, updates
+from tracecomp.optim.served import Served, updates
 from tracecomp.optim.step_hooks import AFTER, BEFORE, hooked
 from tracecomp.optim.step_hooks import _global_optimizer_post_hooks as _global_optimizer_post_hooks
 from tracecomp.optim.step_hooks import _global_optimizer_pre_hooks as _global_optimizer_pre_hooks
@@ -285,13 +285,13 @@ class Optimizer:
                         self._update_one(param, grad if down else -grad, options, served)
         return loss
 
-    def _served(self, options: Options) -> tuple[Updates, Tensor] | None:
+    def _served(self, options: Options) -> Served | None:
         kind = type(self)
         if not is_own(kind._update):  # a user's class may read more than its operands
             return None
         return updates(kind, kind.__new__(kind)._update, options)
 
-    def _update_one(self, param: Tensor, grad: Tensor, options: Options, served: tuple[Updates, Tensor] | None) -> None:
+    def _update_one(self, param: Tensor, grad: Tensor, options: Options, served: Served | None) -> None:
         if type(grad) is not Tensor and grad.layout is not strided and not self.takes_sparse:
             raise RuntimeError(f"{type(self).__name__} does not support sparse gradients, consider SparseAdam instead")
         if param.dtype.is_complex and not self.takes_complex:
@@ -299,7 +299,7 @@ class Optimizer:
         state = self.state[param]
         if param.dtype.is_complex:
             self._update_parts(param, grad, state, options)
-        elif served is None or not served[0](param, grad, state, served[1]):
+        elif served is None or not served(param, grad, state):
             self._update(param, grad, state, options)
         if not state:
             del self.state[param]

@@ -1,24 +1,31 @@
 """Updates of parameters, which machine code runs once they are frequent, like calls of functions.
 
 The learning rate is an operand, so that one program is valid for a whole schedule. Other options are part of the
-program.
+program. In a recorded call, the first update of each kind is recorded operator by operator, and the others are eager:
+the graph gets copies of the first one's nodes.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from tracecomp.eager.device import use
-from tracecomp.eager.modes import modes
+from tracecomp.eager.modes import modes, unrecorded
 from tracecomp.eager.overrides import PLAIN
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.publish import PLAIN_TENSORS
 from tracecomp.functional.warm import Warm
+from tracecomp.record.node_tape import NodeTape
+from tracecomp.record.recorder import Recorder
+from tracecomp.record.symbolic.sym_scalar import SymScalar
 
+Served = Callable[[Tensor, Tensor, dict[str, Any]], bool]
+"""Updates a parameter by its gradient and state; False, with nothing done, if only the optimizer can do it."""
 Update = Callable[[Tensor, Tensor, dict[str, Any], tuple[Any, ...]], None]
 Key = tuple[type, str]
 
@@ -40,10 +47,10 @@ class Updates:
         self._others = options[1:]
         self._runs: dict[Any, Callable[..., None]] = {}
 
-    def __call__(self, param: Tensor, grad: Tensor, state: dict[str, Any], rate: Tensor) -> bool:
+    def __call__(self, rate: Tensor, param: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
         """Update ``param``; return False, with nothing done, if only the optimizer can do it."""
         tensors = (param, grad, *state.values(), rate)
-        if use.begun or not PLAIN or any(type(t) not in PLAIN_TENSORS for t in tensors):
+        if not _are_plain_tensors(tensors):
             return False
         names, dtypes = tuple(state), tuple([t._data.dtype for t in tensors])
         run = self._runs.get((names, dtypes))
@@ -72,12 +79,101 @@ class Updates:
         put(Warm(run, dtypes, put))
 
 
-def updates(kind: type, update: Update, options: tuple[Any, ...]) -> tuple[Updates, Tensor] | None:
-    """Return compiled updates for these options, and the learning rate as a tensor; None: use the optimizer.
+class RecordedUpdates:
+    """Updates with these options in one step of a call that ``recorder`` records. ``eager`` serves them if it can."""
+
+    def __init__(self, recorder: Recorder, kind: type, update: Update, options: tuple[Any, ...]) -> None:
+        self._recorder = recorder
+        self._update = update
+        self._options = options
+        self._numbers = tuple(map(_number, options))
+        self._eager = _eager_updates(kind, update, self._numbers)
+        self._tapes: dict[Any, tuple[NodeTape, list[str]] | None] = {}
+
+    def __call__(self, param: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
+        tensors = _by_name(param, grad, state)
+        if modes.recorder is not self._recorder or not self._are_alike(tensors.values()):
+            return False
+        return self._recorder.unobserved(self._run, param, grad, state, tensors)
+
+    def _run(self, param: Tensor, grad: Tensor, state: dict[str, Any], tensors: dict[str, Any]) -> bool:
+        key = tuple([(name, *self._kind(t)) for name, t in tensors.items()])
+        if key not in self._tapes:
+            self._tapes[key] = self._first(param, grad, state)
+            return True
+        found = self._tapes[key]
+        if found is None:
+            return False
+        with unrecorded():
+            if self._eager is None or not self._eager(param, grad, state):
+                self._update(param, grad, state, self._numbers)
+        tape, names = found
+        tensors = _by_name(param, grad, state)  # the first update creates the state
+        tape.add_again([tensors[name] for name in names])
+        return True
+
+    def _are_alike(self, tensors: Collection[Any]) -> bool:
+        """Whether types tell how an update of ``tensors`` is recorded."""
+        # A view from outside has the history of its base, which is looked at when it is met: before it is written.
+        return (
+            _are_plain_tensors(tensors)
+            and len({id(t) for t in tensors}) == len(tensors)
+            and not self._recorder.memory.brought
+            and not any(t._linked and not self._recorder.is_made(t) for t in tensors)
+        )
+
+    def _kind(self, t: Tensor) -> tuple[object, ...]:
+        a, made = t._data, self._recorder.is_made(t)
+        history = (t._requires_grad, t._grad_fn is None, t._linked, t._inference)
+        return (a.dtype, a.shape, a.flags.c_contiguous or a.strides, made, *history)
+
+    def _first(self, param: Tensor, grad: Tensor, state: dict[str, Any]) -> tuple[NodeTape, list[str]] | None:
+        """Record an update; return its tape, with names of tensors, if it is valid for others."""
+        made, before = self._recorder.is_made, dict(state)
+        run = partial(self._update, param, grad, state, self._options)
+        tape = self._recorder.taped(run, [t for t in (param, grad, *state.values()) if made(t)])
+        # A state that the call has made is part of its results, which other updates would lack.
+        tape.valid = (
+            tape.valid
+            and _are_plain_tensors(state.values())
+            and all(state.get(name) is t for name, t in before.items())
+            and not any(made(t) for name, t in state.items() if name not in before)
+        )
+        names = tape.close({id(t): name for name, t in _by_name(param, grad, state).items()})
+        return None if names is None else (tape, names)
+
+
+def _by_name(param: Tensor, grad: Tensor, state: dict[str, Any]) -> dict[str, Any]:
+    return {"param": param, "grad": grad} | {f"state {name}": t for name, t in state.items()}
+
+
+def _are_plain_tensors(values: Iterable[object]) -> bool:
+    return bool(PLAIN) and not use.begun and all(type(x) in PLAIN_TENSORS for x in values)
+
+
+def _number(option: Any) -> Any:
+    """The current value of an option, which a recording may follow."""
+    if type(option) is tuple:
+        return tuple(map(_number, option))
+    return option.value if type(option) is SymScalar else option
+
+
+def updates(kind: type, update: Update, options: tuple[Any, ...]) -> Served | None:
+    """Return what serves updates with these options; None: use the optimizer.
 
     ``kind`` uses ``update``, which reads nothing but its arguments.
     """
-    if modes.recorder is not None or not options or type(options[0]) is not float or not _are_plain(options[1:]):
+    recorder = modes.recorder
+    if recorder is None:
+        return _eager_updates(kind, update, options)
+    if recorder.repeats_nodes and not recorder.sized and _are_plain(_number(options)):
+        return RecordedUpdates(recorder, kind, update, options)
+    return None
+
+
+def _eager_updates(kind: type, update: Update, options: tuple[Any, ...]) -> Served | None:
+    """Return compiled updates, once they are frequent."""
+    if not options or type(options[0]) is not float or not _are_plain(options[1:]):
         return None
     key = (kind, repr(options[1:]))  # distinguishes 1 from 1.0, and signs of zeros
     found = _served.get(key)
@@ -88,7 +184,7 @@ def updates(kind: type, update: Update, options: tuple[Any, ...]) -> tuple[Updat
         if _steps[key] < AFTER or len(_served) >= MOST:
             return None
         found = _served[key] = Updates(update, kind.__name__, options)
-    return found, wrap(np.array(options[0]))
+    return partial(found, wrap(np.array(options[0])))
 
 
 def _are_plain(options: tuple[Any, ...]) -> bool:

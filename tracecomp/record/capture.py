@@ -78,6 +78,7 @@ def record(
     recording: Recording | Refusal | None = None
     replaced: list[Replaced] = []
     try:
+        recorder.refusals.collections.start()
         given = _bind_numbers(recorder, args, kwargs, numbers, varying, at, replaced)
         observer.start(fn, args, kwargs)
         modes.recorder = recorder
@@ -102,6 +103,7 @@ def record(
         return result, recording
     finally:
         modes.recorder = None
+        recorder.refusals.collections.stop()
         _restore(replaced)
         _left(observer, (args, kwargs), places, recording)
 

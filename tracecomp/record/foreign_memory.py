@@ -45,13 +45,13 @@ class ForeignMemory:
         self._values = values
         self._changes = changes
         self._refusals = refusals
-        self._brought: dict[int, tuple[Tensor, Array]] = {}  # tensors over arrays of the call, and what those were
+        self.brought: dict[int, tuple[Tensor, Array]] = {}  # tensors over arrays of the call, and what those were
         self._left: list[Array] = []
         self._uses: set[_Use] = set()
 
     def forget(self) -> None:
         """Drop the references to tensors."""
-        self._brought.clear()
+        self.brought.clear()
         self._left.clear()
 
     # ---- arrays made in the call
@@ -59,23 +59,22 @@ class ForeignMemory:
     def bring(self, t: Tensor) -> None:
         """Note that ``t`` was made of data that is a constant of the recording."""
         if _is_shared(t):
-            self._brought[id(t)] = t, t._data.copy()
+            self.brought[id(t)] = t, t._data.copy()
 
     def read(self, t: Tensor) -> None:
         """Refuse to read ``t`` if its array has been changed: the constant has the elements from before."""
-        if self._brought:
-            root, _ = self._values.root(t)
-            self._compare(root)
+        root, _ = self._values.root(t)
+        self._compare(root)
 
     def wrote(self, root: Tensor) -> None:
         """Refuse a write to the memory of ``root`` if an array shares it: the program may read that."""
-        if id(root) in self._brought:
+        if id(root) in self.brought:
             what = "writes a tensor that shares the memory of an array made in the call"
             self._refusals.refuse_here(what, Section.MEMORY, "Copy the array: torch.tensor(array)")
 
     def leave_tensors(self, tensors: Iterable[Tensor], known: Iterable[object]) -> None:
         """Refuse to leave behind tensors over arrays of the call that ``known`` objects or each other share."""
-        roots = {id(root): root for t in tensors for root in (self._values.root(t)[0],) if id(root) in self._brought}
+        roots = {id(root): root for t in tensors for root in (self._values.root(t)[0],) if id(root) in self.brought}
         arrays = [x for x in known if isinstance(x, np.ndarray)] if roots else []
         for root in roots.values():
             self._check_alone(root._data, arrays)
@@ -83,7 +82,7 @@ class ForeignMemory:
 
     def leave(self, array: Array, known: Iterable[object]) -> None:
         """Refuse to leave behind an array made in the call that ``known`` objects, tensors or others left share."""
-        brought = [t._data for t, _ in self._brought.values()]
+        brought = [t._data for t, _ in self.brought.values()]
         self._check_alone(array, [*self._left, *brought, *[x for x in known if isinstance(x, np.ndarray)]])
         self._left.append(array)
 
@@ -93,7 +92,7 @@ class ForeignMemory:
             self._refusals.refuse(BreakReason(cause, Section.MEMORY, "Copy the array"))
 
     def _compare(self, t: Tensor) -> None:
-        _, before = self._brought.get(id(t), (t, None))
+        _, before = self.brought.get(id(t), (t, None))
         if before is not None and t._data.tobytes() != before.tobytes():
             cause = "numpy changes an array after a tensor was made from it"
             self._refusals.refuse(
@@ -113,7 +112,7 @@ class ForeignMemory:
 
         Only bounds are compared: a buffer cannot be kept for a closer look, since its owner could not be resized.
         """
-        for t, _ in list(self._brought.values()):
+        for t, _ in list(self.brought.values()):
             self._compare(t)
         if not self._uses:
             return

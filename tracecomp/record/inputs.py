@@ -87,7 +87,7 @@ class Inputs:
         """Make a tensor from outside an input, read again at every call."""
         self.state[id(t)] = t
         name = self.names.get(id(t), "")
-        if not name or any(i.name == name for i in self._graph.inputs):
+        if not name or self._graph.has_input(name):
             name = f"s{len(self.state) - 1}"
         return self.bind(t, name, "state")
 

@@ -19,6 +19,7 @@ from tracecomp.base.code_origin import is_user_file
 from tracecomp.base.errors import CaptureError
 from tracecomp.base.gc_pause import without_collecting
 from tracecomp.base.interpreter import supported
+from tracecomp.base.trace_pause import end_trace, paused_trace, resume_trace
 from tracecomp.base.user_warnings import warn_user
 from tracecomp.eager.modes import modes
 from tracecomp.record.frames import STACK_IS_KNOWN, Stack, watch_instructions
@@ -35,17 +36,16 @@ _SHOWN = warnings._showwarnmsg.__code__  # type: ignore[attr-defined]
 
 
 def _pause(phase: str, info: object) -> None:
-    observer = sys.gettrace()
+    observer = sys.gettrace() or paused_trace()
     if phase == "start" and isinstance(getattr(observer, "__self__", None), InstructionTrace):
-        _paused.append((observer, modes.recorder))
-        sys.settrace(None)
+        _paused.append((end_trace(), modes.recorder))
         modes.recorder = None
 
 
 def _resume(phase: str, info: object) -> None:
     if phase == "stop" and _paused:
-        observer, modes.recorder = _paused.pop()
-        sys.settrace(observer)
+        before, modes.recorder = _paused.pop()
+        resume_trace(before)
 
 
 def _leave_collections_out() -> None:
@@ -83,11 +83,15 @@ class InstructionTrace:
             return run()
         self._before = sys.gettrace()
         _leave_collections_out()
+        trace = self._called
+        if self._before is None:  # a debugger sees all frames
+            self._recorder.trace = trace
         try:
-            sys.settrace(self._called)
+            sys.settrace(trace)
             return run()
         finally:
             sys.settrace(self._before)  # before anything that Ctrl-C could interrupt
+            self._recorder.trace = None
 
     def _called(self, frame: FrameType, event: str, arg: object) -> Any:
         code = frame.f_code

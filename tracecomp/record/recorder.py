@@ -8,16 +8,21 @@ passes, and ``refusals.py`` the reasons why there is no recording.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, cast
 
 import numpy as np
 
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import Source, user_source
+from tracecomp.base.patches import patches
+from tracecomp.base.trace_pause import without_trace
+from tracecomp.eager.device import use
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Size, Tensor
 from tracecomp.eager.tensor_base import Edge, Node, View, above
+from tracecomp.functional.publish import PLAIN_TENSORS
 from tracecomp.ir.graph import Graph, Origin, Value
 from tracecomp.ir.op import Op
 from tracecomp.ir.types import TensorType, from_numpy_dtype
@@ -27,6 +32,7 @@ from tracecomp.record.backward_passes import BackwardPasses
 from tracecomp.record.binding import Array
 from tracecomp.record.foreign_memory import ForeignMemory
 from tracecomp.record.inputs import Inputs
+from tracecomp.record.node_tape import NodeTape
 from tracecomp.record.python_state import PythonState
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.refusals import Refusals
@@ -45,6 +51,7 @@ class Recorder:
 
     maps_functions = False  # whether ``map_function`` runs the ``forward`` of users' Functions
     holds_opaque = True  # whether custom operators are nodes, or are recorded through
+    repeats_nodes = True  # whether nodes of a repeated update may be copies, which ``node`` is not called for
 
     def __init__(self, name: str, strict: bool = True, follow: bool = False, varying: Varying | None = None) -> None:
         self.graph = Graph(name) if varying is None else SizedGraph(name)
@@ -67,30 +74,44 @@ class Recorder:
         self.facts = TensorFacts(self.values, self.inputs, self.changes, self.refusals)
         self.python = PythonState(self, self.inputs, self.refusals)
         self.backward = BackwardPasses(self.values.started, self.refusals)
+        self.trace: object = None  # the function that observes the frames of the call
+        self.tape: NodeTape | None = None  # notes the nodes of an update that the call repeats
 
     # ---- called by the tensor layer
 
     def node(self, op: Op, operands: tuple[Any, ...], attrs: dict[str, object], outs: list[Tensor]) -> None:
         """Note that ``op`` made ``outs`` from ``operands``."""
         here = self.graph.here = self.backward.origin or Origin(user_source(), modes.scopes)
-        dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
-        values = [
-            self.value(x) if isinstance(x, Tensor) else self.graph.scalar(scalar_of(x, dtype), dtype)  # type: ignore[arg-type]
-            for x in operands
-        ]
+        values = [self.value(x) if isinstance(x, Tensor) else self._scalar(x, operands) for x in operands]
         plain = {k: tuple(v) if isinstance(v, Size) else v for k, v in attrs.items()}
         types = [TensorType(from_numpy_dtype(t._data.dtype), t._data.shape) for t in outs]
         made = self.graph.add(op, values, plain, types)
         if with_others(op, attrs) and not modes.untold:
             self.told.append(made[0])
             self._once()
+        if self.tape is not None:
+            self.tape.applied(op, operands, values, plain, types, outs, made)
+        line = self.refusals.line()
         for t, v in zip(outs, made, strict=True):
-            self._made(t, v, None if t._base is None else self.values.look_of(operands[0], (op, attrs)), here.source)
+            look = None if t._base is None else self.values.look_of(operands[0], (op, attrs))
+            self.values.add(t, v, look, here.source, line)
+
+    def _scalar(self, number: Any, operands: tuple[Any, ...]) -> Value:
+        """A Python number among ``operands``: a constant of the dtype of the last tensor."""
+        dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
+        return self.graph.scalar(scalar_of(number, dtype), dtype)  # type: ignore[arg-type]
 
     def write(self, target: Tensor, value: Tensor) -> None:
         """Note that ``target``'s elements became ``value``."""
         self.graph.here = self.backward.origin or Origin(user_source(), modes.scopes)
-        self.values.set(target, self.value(value))
+        new = self.value(value)
+        if self.tape is not None:
+            self.tape.wrote(target, value, new)
+        self.set_value(target, new)
+
+    def set_value(self, target: Tensor, new: Value) -> None:
+        """Make ``new`` the graph value of ``target``, whose elements were written."""
+        self.values.set(target, new)
         holder = target
         root, _ = self.values.root(target)
         self.memory.wrote(root)
@@ -178,7 +199,10 @@ class Recorder:
         """``value`` with plain numbers in place of followed ones, also in tuples and lists."""
         if type(value) is SymScalar:
             return value.seen()
-        return type(value)(map(self.plain, value)) if type(value) in (tuple, list) else value
+        if type(value) not in (tuple, list):
+            return value
+        # Almost all have none: they are not made again.
+        return type(value)(map(self.plain, value)) if any(type(x) in _WITH_NUMBERS for x in value) else value
 
     def ask(self, t: Tensor, what: str, more: object = None) -> None:
         """Note that the answer to a question about ``t`` matters."""
@@ -250,9 +274,40 @@ class Recorder:
 
     # ---- for its parts, and for readers of the recording
 
+    def unobserved(self, run: Callable[..., Any], *args: Any) -> Any:
+        """Call ``run(*args)``, code of this package that calls none of the program's, without observing its frames.
+
+        The program's code runs in operators only through modes, hooks on saved values, its classes of tensors, and
+        functions of the package that it has replaced.
+        """
+        if self.trace is None or use.begun or modes.save_hooks or patches["count"] or not _are_own(len(PLAIN_TENSORS)):
+            return run(*args)
+        return without_trace(self.trace, run, args)
+
+    def taped(self, run: Callable[[], object], given: Sequence[Tensor]) -> NodeTape:
+        """Run an update; return the nodes and writes of it. ``given`` are tensors of the call that it reads."""
+        before, made = self._noted(), len(self.values.made)
+        tape = self.tape = NodeTape(self, given)
+        try:
+            run()
+        finally:
+            self.tape = None
+        # Other notes than nodes, inputs and writes are about these tensors alone.
+        tape.valid = tape.valid and self._noted() == before and len(self.values.made) - made == tape.results
+        return tape
+
+    def _noted(self) -> tuple[int, ...]:
+        changes, python = self.changes, self.python
+        met = (
+            self.predicates, self.told, self.refusals.lines, self.facts.asked, self.memory.brought, self.inputs.hosts,
+            changes.grads, changes.flags, changes.replaced, changes.retained, python.effects, python.watched,
+        )  # fmt: skip
+        return (*map(len, met), changes.refused is not None)
+
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
-        self.memory.read(t)
+        if self.memory.brought:
+            self.memory.read(t)
         return self.values.value(t)
 
     def is_made(self, t: Tensor) -> bool:
@@ -298,6 +353,15 @@ class Recorder:
 
     def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
         self.values.add(t, value, look, source, self.refusals.line())
+
+
+@lru_cache(1)
+def _are_own(count: int) -> bool:
+    """Whether the ``count`` classes of tensors that functions have met are this package's."""
+    return all(kind.__module__.partition(".")[0] == __name__.partition(".")[0] for kind in PLAIN_TENSORS)
+
+
+_WITH_NUMBERS = (SymScalar, tuple, list)
 
 
 def _pass_by(module: object) -> None:

@@ -6,6 +6,7 @@ from types import FrameType
 
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError, user_source
+from tracecomp.base.gc_pause import RareCollections
 from tracecomp.eager.modes import modes
 
 
@@ -17,6 +18,7 @@ class Refusals:
         self.reason: BreakReason | None = None
         self.lines: set[int] = set()  # of the compiled function, that a recording cannot hold
         self.running: FrameType | None = None  # that of the compiled function
+        self.collections = RareCollections()  # until the program runs without being recorded
 
     def refuse_here(self, what: str, section: Section, remedy: str = "") -> None:
         """Refuse what the program does at the line that runs; ``what`` begins with a verb.
@@ -29,6 +31,7 @@ class Refusals:
     def refuse(self, reason: BreakReason) -> None:
         """Refuse for ``reason``, which no single line shows: CaptureError if ``strict``, or record no further."""
         self.reason = reason
+        self.collections.stop()
         if self.strict:
             raise CaptureError(str(reason))
         modes.recorder = None

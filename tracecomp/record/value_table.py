@@ -17,7 +17,7 @@ from typing import NamedTuple
 from tracecomp.base.errors import Source
 from tracecomp.eager.aliasing import is_refused
 from tracecomp.eager.tensor import Tensor, gradient_edge
-from tracecomp.eager.tensor_base import Node, View, node_count
+from tracecomp.eager.tensor_base import Node, View, above, node_count
 from tracecomp.eager.views import look, write
 from tracecomp.ir.graph import Graph, Value
 from tracecomp.ops.autodiff import Sym
@@ -49,6 +49,8 @@ class ValueTable:
         self._graph = graph
         self._cells: dict[int, TracedValue] = {}
         self._shared: dict[int, Shared] = {}
+        self._views: dict[int, Tensor] = {}  # those from outside that are views or aliases
+        self._looks: dict[int, list[weakref.ref[Tensor]]] = {}  # those of the call, by identity of their root
         self.outside: dict[int, Tensor] = {}  # those that ``_cells`` is about, so that their ids stay theirs
         self.requires_grad: dict[int, bool] = {}  # whether these did when they were met
         self.edges: dict[int, tuple[Node, int]] = {}  # where their gradients go
@@ -67,7 +69,10 @@ class ValueTable:
 
     def add(self, t: Tensor, value: Value, look: Look | None, source: Source | None, line: int) -> None:
         """Add the value of ``t``, created at ``source``, and its base."""
-        version = 0 if look is None else self._version_of(look.root)
+        version = 0
+        if look is not None:
+            version = self._version_of(look.root)
+            self._looks.setdefault(id(look.root), []).append(weakref.ref(t))
         t._value, t._look = TracedValue(self._recorder, value, version), look
         self.made.append(MadeTensor(weakref.ref(t), source, line))
 
@@ -79,6 +84,8 @@ class ValueTable:
             self._cells[id(t)] = cell
             if id(t) not in self.outside:
                 self.outside[id(t)] = t
+                if above(t) is not None:
+                    self._views[id(t)] = t
                 self.requires_grad[id(t)] = t.requires_grad
                 self.note_edge(t)
 
@@ -91,6 +98,7 @@ class ValueTable:
     def share(self, t: Tensor, root: Tensor, chain: tuple[View, ...]) -> None:
         """Note that ``t``, from outside, is a view of ``root``."""
         self._shared[id(t)] = Shared(t, root, chain)
+        self._views[id(t)] = t
 
     def shared(self) -> list[Tensor]:
         """The tensors from outside that are views of memory they have in common."""
@@ -103,6 +111,8 @@ class ValueTable:
         self.requires_grad.clear()
         self.edges.clear()
         self._shared.clear()
+        self._views.clear()
+        self._looks.clear()
         for ref, *_ in self.made:
             t = ref()
             if t is not None:
@@ -112,6 +122,11 @@ class ValueTable:
 
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
+        cell = t._value
+        if cell is not None and cell.recorder is self._recorder and t._look is None:
+            if cell.value.type.shape == t._data.shape:
+                return cell.value  # of most operands
+            return self._recorder.resized(t, cell.value.shape)
         cell = self.cell(t)
         root, chain = self.root(t)
         if cell is not None and cell.value.shape != t._data.shape:
@@ -187,6 +202,8 @@ class ValueTable:
         """Record that ``t``, formerly ``former``, became a view of another tensor: its old views keep their base."""
         was = former._look
         t._look = None if look is None else look._replace(former=former if was is None else was.former)
+        if look is not None:
+            self._looks.setdefault(id(look.root), []).append(weakref.ref(t))
         self.made.append(MadeTensor(weakref.ref(t), source, line))
 
     def root_cell(self, t: Tensor) -> TracedValue:
@@ -195,8 +212,8 @@ class ValueTable:
         return self.cell(root) or self._recorder.capture(root)
 
     def looked_at(self, t: Tensor) -> bool:
-        """Whether another tensor met so far has its memory in common with ``t``."""
-        met = [*self.outside.values(), *[x for ref, *_ in self.made if (x := ref()) is not None]]
+        """Whether another tensor met so far has its memory in common with ``t``, from outside."""
+        met = [*self._views.values(), *[x for ref in self._looks.get(id(t), ()) if (x := ref()) is not None]]
         root, chain = self.root(t)
         return root is not t or bool(chain) or any(x is not t and self.root(x)[0] is t for x in met)
 

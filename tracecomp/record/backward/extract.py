@@ -9,29 +9,24 @@ from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 
 def extract(
     name: str, source: Graph, inputs: Sequence[Input], outputs: Sequence[Output],
-    mapping: dict[Value, Value] | None = None,
+    mapping: dict[Value, Value] | None = None, needed: set[Node] | None = None,
 ) -> Graph:  # fmt: skip
     """Return a graph that computes ``outputs`` (values of ``source``) from ``inputs`` (values of ``source``, cut
     there).
 
     Constants that are read are included; inputs are in the given order. ``mapping`` receives new values by old ones.
+    ``needed`` are the nodes that the outputs depend on, if they are known.
     """
     graph = Graph(name)
     mapping = {} if mapping is None else mapping
     for i in inputs:
         mapping[i.value] = graph.add_input(i.value.type, i.name, i.role, i.data)
-    needed = needed_nodes([o.value for o in outputs], set(mapping))
+    if needed is None:
+        needed = needed_nodes([o.value for o in outputs], set(mapping))
     constants = {i.value: i for i in source.inputs if i.role == "constant"}
-    for node in source.nodes:
-        if node not in needed:
-            continue
-        for v in node.inputs:
-            _bring(graph, mapping, constants, v)
-        graph.here = source.origin[node]
-        types = [v.type for v in node.outputs]
-        made = graph.add(node.op, [mapping[v] for v in node.inputs], node.attrs, types)
-        for old, new in zip(node.outputs, made, strict=True):
-            mapping.setdefault(old, new)
+    for v in [v for n in source.nodes if n in needed for v in n.inputs] if constants else ():
+        _bring(graph, mapping, constants, v)
+    graph.add_copies(source, needed, mapping)
     for o in outputs:
         _bring(graph, mapping, constants, o.value)
         graph.add_output(mapping[o.value], o.name, o.role)

@@ -45,10 +45,11 @@ def extract_graph(draft: Draft) -> None:
     """Rebuild the graph without dead nodes and unused inputs."""
     sources, recorded = draft.sources.of, draft.recorder.graph
     values = [o.value for o in draft.outputs.all]
-    used = {v for n in needed_nodes(values, set()) for v in n.inputs if v.node is None} | set(values)
+    needed = needed_nodes(values, set())
+    used = {v for n in needed for v in n.inputs if v.node is None} | set(values)
     chosen = [i for i in recorded.inputs if i.value in used and i.value in sources]
     chosen.sort(key=lambda i: KINDS.index(sources[i.value].kind))
-    draft.graph = extract(recorded.name, recorded, chosen, draft.outputs.all, draft.mapping)
+    draft.graph = extract(recorded.name, recorded, chosen, draft.outputs.all, draft.mapping, needed)
     draft.inputs = [sources[i.value] for i in chosen]
 
 

@@ -130,10 +130,10 @@ def _stays(draft: Draft, now: object, before: object) -> bool:
 def _keep_told(draft: Draft) -> None:
     """Outputs for communications whose results nothing here needs: other processes wait for this one."""
     recorder = draft.recorder
-    needed = needed_nodes([o.value for o in draft.outputs.all], set())
     kept = list(recorder.told)
     if recorder.catches:  # and for errors that the program catches: whether there is one decides its way
         kept += [n.outputs[0] for n in recorder.graph.nodes if node_may_raise(n)]
+    needed = needed_nodes([o.value for o in draft.outputs.all], set()) if kept else set()
     for number, value in enumerate(kept):
         if value.node not in needed:
             draft.outputs.add(value, f"told{number}", "result")
