@@ -114,7 +114,7 @@ def functions(torch: Any) -> Iterator[tuple[str, Callable[..., Any]]]:
               "fft": torch.fft, "special": torch.special}  # fmt: skip
     for space, holder in spaces.items():
         for name in sorted(dir(holder)):
-            value = getattr(holder, name, None)
+            value: Any = getattr(holder, name, None)
             plain = callable(value) and not isinstance(value, type) and not name.startswith(("_", *BESIDE))
             plain = plain and not (space == "Tensor" and name in ACCESSORS)
             if plain and type(value).__name__ != "module":

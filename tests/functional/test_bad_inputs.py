@@ -11,6 +11,10 @@ import pytest
 import tracecomp as torch
 from tracecomp.nn import functional as F
 
+ANY: Any = torch
+TENSOR: Any = torch.Tensor
+"""Without types, for arguments that checkers of types refuse."""
+
 x = torch.arange(12.0).reshape(3, 4) + 1
 wide, whole, three = x.double(), x.long(), torch.ones(3)
 CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
@@ -52,15 +56,15 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         RuntimeError,
         "does not fit int64",
     ),
-    "view of a tensor's size": (lambda: x.view(x), TypeError, "element of type Tensor"),
-    "expand to numbers": (lambda: three.expand(three), TypeError, "element of type Tensor"),
-    "einsum of numbers": (lambda: torch.einsum("i,j", three, 3), TypeError, "operand 1 must be a Tensor, not int"),
+    "view of a tensor's size": (lambda: TENSOR.view(x, x), TypeError, "element of type Tensor"),
+    "expand to numbers": (lambda: TENSOR.expand(three, three), TypeError, "element of type Tensor"),
+    "einsum of numbers": (lambda: ANY.einsum("i,j", three, 3), TypeError, "operand 1 must be a Tensor, not int"),
     "einsum of far labels": (lambda: torch.einsum(x, [0, 52]), ValueError, r"range \[0, 52\)"),
     "einsum of negative labels": (lambda: torch.einsum(x, [0, -1]), ValueError, r"range \[0, 52\)"),
-    "in place on a number": (lambda: torch.abs_(3), TypeError, "must be Tensor, not int"),
-    "drawn into a number": (lambda: torch.Tensor.normal_(3), TypeError, "must be Tensor, not int"),
-    "transposed number": (lambda: torch.Tensor.t_(3), TypeError, "must be Tensor, not int"),
-    "item of a number": (lambda: torch.Tensor.item(3), TypeError, "must be a Tensor, not int"),
+    "in place on a number": (lambda: ANY.abs_(3), TypeError, "must be Tensor, not int"),
+    "drawn into a number": (lambda: TENSOR.normal_(3), TypeError, "must be Tensor, not int"),
+    "transposed number": (lambda: TENSOR.t_(3), TypeError, "must be Tensor, not int"),
+    "item of a number": (lambda: TENSOR.item(3), TypeError, "must be a Tensor, not int"),
     "unravel_index": (lambda: torch.unravel_index(whole, 2**70), ValueError, "64 bits"),
     "range": (lambda: torch.range(3, math.inf), RuntimeError, "infinite or NaN"),
     "lstsq": (lambda: torch.linalg.lstsq(x, torch.tensor(1.0)), RuntimeError, "at least 1 dimension"),

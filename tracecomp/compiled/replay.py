@@ -67,7 +67,7 @@ class Plan:
         self.types = [(o.value.shape, o.value.dtype.numpy) for o in graph.outputs]
         self.kept = kept_outputs(self.types)
         self._fresh = [(n, self._maker(n)) for n in range(len(self.types)) if n not in in_place]
-        self.reusable = self._reusable_grads()
+        self.reusable = _reusable_grads(recording)
         self._lone = _lone_result(recording)
         start = time.perf_counter()
         self._build()
@@ -93,24 +93,6 @@ class Plan:
         nbytes = dtype.itemsize * math.prod(shape)
         spare = nbytes > SMALL_BYTES and n in self.kept
         return Spare(shape, dtype).take if spare else partial(maker(nbytes), shape, dtype)
-
-    def _reusable_grads(self) -> list[tuple[Tensor, int]]:
-        """Gradients of state that each call replaces and does not read.
-
-        Their memory may be reused if it is unreferenced.
-        """
-        recording = self.recording
-        if recording.may_be_left:
-            return []
-        shown = {r.number for r in bottoms(recording.results)}
-        updated = [b for b, _ in recording.updates]  # also of a gradient that is overwritten, and no input therefore
-        read = {id(b.ref) for b in [*recording.inputs, *updated] if b.kind == "grad"}
-        numbers = Counter(r.number for r in bottoms([r for _, r in recording.grads]))
-        return [
-            (b.ref, r.number) for b, r in recording.grads
-            if b.kind == "state" and isinstance(r, Made) and r.order is None and r.number not in shown
-            and id(b) not in read and numbers[r.number] == 1
-        ]  # fmt: skip
 
     @property
     def backends(self) -> list[Backend | SizedBackend | Later]:
@@ -348,6 +330,24 @@ class Plan:
         for effect, args in effects:
             effect.repeat(given, args)
         return results
+
+
+def _reusable_grads(recording: Recording) -> list[tuple[Tensor, int]]:
+    """Gradients of state that each call replaces and does not read, and the numbers of the new ones.
+
+    Their memory may be reused if it is unreferenced.
+    """
+    if recording.may_be_left:
+        return []
+    shown = {r.number for r in bottoms(recording.results)}
+    updated = [b for b, _ in recording.updates]  # also of a gradient that is overwritten, and no input therefore
+    read = {id(b.ref) for b in [*recording.inputs, *updated] if b.kind == "grad"}
+    numbers = Counter(r.number for r in bottoms([r for _, r in recording.grads]))
+    return [
+        (b.ref, r.number) for b, r in recording.grads
+        if b.kind == "state" and isinstance(r, Made) and r.order is None and r.number not in shown
+        and id(b) not in read and numbers[r.number] == 1
+    ]  # fmt: skip
 
 
 def forward_of(recording: Recording) -> tuple[Graph, Mapping[int, int], Set[int]]:
