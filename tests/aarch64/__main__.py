@@ -1,8 +1,8 @@
 """``python -m tests.aarch64 PYTHON`` compares this processor with the one on which the interpreter PYTHON runs.
 
 PYTHON may be a script that starts an emulator, and needs numpy, llvmlite, networkx and ml_dtypes; ``tests`` needs the
-``test`` extra. The parts are: digests of programs, saved files in both directions, the demo, and a selection of the tests.
-One process runs at a time. With no difference and no failure the command returns 0.
+``test`` extra. The parts are: digests of programs, saved files in both directions, the demo, and a selection of the
+tests. One process runs at a time. With no difference and no failure the command returns 0.
 """
 
 from __future__ import annotations

@@ -337,7 +337,7 @@ def _guards() -> list[Fault]:
 
 def _calls() -> list[Fault]:
     return [
-        Fault("result memory", "large_branching", Edit("runtime.result_pool:Spare.take", "getrefcount(array) == 2 and", ""),
+        Fault("result memory", "large_branching", Edit("runtime.result_pool:Spare.take", "getrefcount(array) == 1 + ARGUMENT_REFERENCES", "True"),
               ("native call", "results"), ("large result",)),
         Fault("result memory", "simple", Edit("codegen.calls.call_stub:_CallStub._memory", 'a.need(a.same(a.load("i64", array, REFERENCES), "1", "i64"), other)', "pass"),
               ("native call", "results"), ("simple global",)),

@@ -66,3 +66,12 @@ def is_tested() -> bool:
     Debug builds add fields to objects and verify reference counts.
     """
     return bytecode_is_known() and not hasattr(sys, "gettotalrefcount")
+
+
+def _argument_references() -> int:
+    local = object()
+    return sys.getrefcount(local) - 1
+
+
+ARGUMENT_REFERENCES = _argument_references()
+"""References that ``getrefcount(name)`` adds for its argument: 0 where calls borrow local names, as in Python 3.14."""

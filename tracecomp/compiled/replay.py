@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.errors import TracecompError
+from tracecomp.base.interpreter import ARGUMENT_REFERENCES
 from tracecomp.base.interrupts import uninterrupted
 from tracecomp.compiled import background
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
@@ -373,8 +374,8 @@ def _lone_result(recording: Recording) -> int | None:
 def _unshared(t: Tensor, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array | None:
     """The memory of ``t.grad`` when nothing else refers to it."""
     grad = t._grad
-    # References: the attribute, the local name, the argument of getrefcount; for the array, one name less.
-    if grad is None or getrefcount(grad) != 3 or getrefcount(grad._data) != 2:
+    # References: the attribute, the local name, the argument of getrefcount; for the array, no name.
+    if grad is None or getrefcount(grad) != 2 + ARGUMENT_REFERENCES or getrefcount(grad._data) != 2:
         return None
     array = grad._data
     return array if grad._grad_fn is None and fits(array, shape, dtype) else None

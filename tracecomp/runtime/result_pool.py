@@ -10,6 +10,7 @@ from weakref import getweakrefcount
 
 import numpy as np
 
+from tracecomp.base.interpreter import ARGUMENT_REFERENCES
 from tracecomp.runtime.aligned import maker
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +51,11 @@ class Spare:
         while self._arrays and found is None:
             array = self._arrays.pop()
             # References: the local name and the argument of getrefcount.
-            if getrefcount(array) == 2 and not getweakrefcount(array) and fits(array, self.shape, self.dtype):
+            if (
+                getrefcount(array) == 1 + ARGUMENT_REFERENCES
+                and not getweakrefcount(array)
+                and fits(array, self.shape, self.dtype)
+            ):
                 found = array
             else:
                 others.insert(0, array)

@@ -6,6 +6,7 @@ import sys
 import weakref
 
 from tracecomp.base.capture_guide import Section
+from tracecomp.base.interpreter import ARGUMENT_REFERENCES
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import FIELDS, Grads, all_attributes
@@ -48,7 +49,7 @@ def _refuse_shared(name: str, t: Tensor) -> None:
         raise RuntimeError(f"Cannot swap {name} because it has weakref associated with it")
     storage = t._shared_storage()
     # References: the tensor's or the storage's own, and the argument of getrefcount; the storage also has a variable.
-    others = sys.getrefcount(storage) - 3 + sys.getrefcount(storage.memory) - 2
+    others = sys.getrefcount(storage) - 2 - ARGUMENT_REFERENCES + sys.getrefcount(storage.memory) - 2
     if others > 0:
         raise RuntimeError(
             f"Expected use_count of {name} to be 1 or 2 with an AccumulateGrad node but got {1 + others}, make sure "
