@@ -299,6 +299,7 @@ def globals_of(data: bytes) -> Iterator[str]:
     """The full names of functions and classes in a pickle, without running it."""
     texts: list[str] = []
     memo: dict[int, str] = {}
+    argument: Any
     for code, argument, _ in pickletools.genops(io.BytesIO(data)):
         if code.name == "GLOBAL":
             yield argument.replace(" ", ".")
