@@ -9,19 +9,23 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable
+from types import FrameType
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
+Trace = Callable[[FrameType, str, Any], Any]
+Ended = tuple[Trace | None, Trace | None]
+"""A thread's trace function, and the one that was paused."""
 
 
 class _Here(threading.local):
-    trace: Any = None  # the function that is paused
+    trace: Trace | None = None  # the function that is paused
 
 
 _here = _Here()
 
 
-def without_trace(trace: Any, run: Callable[..., Result], args: tuple[Any, ...]) -> Result:
+def without_trace(trace: Trace, run: Callable[..., Result], args: tuple[object, ...]) -> Result:
     """Call ``run(*args)`` without ``trace``, if that is this thread's trace function now."""
     if sys.gettrace() is not trace:
         return run(*args)
@@ -48,7 +52,7 @@ def with_trace(run: Callable[[], Result]) -> Result:
         _here.trace = trace
 
 
-def end_trace() -> tuple[Any, Any]:
+def end_trace() -> Ended:
     """End tracing on this thread, paused or not; return what ``resume_trace`` needs."""
     before = sys.gettrace(), _here.trace
     sys.settrace(None)
@@ -56,12 +60,12 @@ def end_trace() -> tuple[Any, Any]:
     return before
 
 
-def resume_trace(before: tuple[Any, Any]) -> None:
+def resume_trace(before: Ended) -> None:
     """Continue as before ``end_trace``."""
     _here.trace = before[1]
     sys.settrace(before[0])
 
 
-def paused_trace() -> Any:
+def paused_trace() -> Trace | None:
     """The trace function that is paused on this thread, or None."""
     return _here.trace

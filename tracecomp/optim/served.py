@@ -24,9 +24,11 @@ from tracecomp.record.node_tape import NodeTape
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.symbolic.sym_scalar import SymScalar
 
-Served = Callable[[Tensor, Tensor, dict[str, Any]], bool]
+State = dict[str, Any]
+Options = tuple[Any, ...]
+Served = Callable[[Tensor, Tensor, State], bool]
 """Updates a parameter by its gradient and state; False, with nothing done, if only the optimizer can do it."""
-Update = Callable[[Tensor, Tensor, dict[str, Any], tuple[Any, ...]], None]
+Update = Callable[[Tensor, Tensor, State, Options], None]
 Key = tuple[type, str]
 
 AFTER = 3
@@ -41,13 +43,13 @@ _steps: Counter[Key] = Counter()
 class Updates:
     """Updates by one kind of optimizer with these options, of which the first is a varying learning rate."""
 
-    def __init__(self, update: Update, name: str, options: tuple[Any, ...]) -> None:
+    def __init__(self, update: Update, name: str, options: Options) -> None:
         self._update = update
         self._name = name
         self._others = options[1:]
         self._runs: dict[Any, Callable[..., None]] = {}
 
-    def __call__(self, rate: Tensor, param: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
+    def __call__(self, rate: Tensor, param: Tensor, grad: Tensor, state: State) -> bool:
         """Update ``param``; return False, with nothing done, if only the optimizer can do it."""
         tensors = (param, grad, *state.values(), rate)
         if not _are_plain_tensors(tensors):
@@ -64,7 +66,7 @@ class Updates:
             self._keep(names, dtypes)
         return True
 
-    def _keep(self, names: tuple[str, ...], dtypes: tuple[Any, ...]) -> None:
+    def _keep(self, names: tuple[str, ...], dtypes: Options) -> None:
         """Count such updates, and compile them eventually."""
 
         def run(param: Tensor, grad: Tensor, *rest: Tensor) -> None:
@@ -82,7 +84,7 @@ class Updates:
 class RecordedUpdates:
     """Updates with these options in one step of a call that ``recorder`` records. ``eager`` serves them if it can."""
 
-    def __init__(self, recorder: Recorder, kind: type, update: Update, options: tuple[Any, ...]) -> None:
+    def __init__(self, recorder: Recorder, kind: type, update: Update, options: Options) -> None:
         self._recorder = recorder
         self._update = update
         self._options = options
@@ -90,13 +92,13 @@ class RecordedUpdates:
         self._eager = _eager_updates(kind, update, self._numbers)
         self._tapes: dict[Any, tuple[NodeTape, list[str]] | None] = {}
 
-    def __call__(self, param: Tensor, grad: Tensor, state: dict[str, Any]) -> bool:
+    def __call__(self, param: Tensor, grad: Tensor, state: State) -> bool:
         tensors = _by_name(param, grad, state)
         if modes.recorder is not self._recorder or not self._are_alike(tensors.values()):
             return False
         return self._recorder.unobserved(self._run, param, grad, state, tensors)
 
-    def _run(self, param: Tensor, grad: Tensor, state: dict[str, Any], tensors: dict[str, Any]) -> bool:
+    def _run(self, param: Tensor, grad: Tensor, state: State, tensors: State) -> bool:
         key = tuple([(name, *self._kind(t)) for name, t in tensors.items()])
         if key not in self._tapes:
             self._tapes[key] = self._first(param, grad, state)
@@ -112,7 +114,7 @@ class RecordedUpdates:
         tape.add_again([tensors[name] for name in names])
         return True
 
-    def _are_alike(self, tensors: Collection[Any]) -> bool:
+    def _are_alike(self, tensors: Collection[Tensor]) -> bool:
         """Whether types tell how an update of ``tensors`` is recorded."""
         # A view from outside has the history of its base, which is looked at when it is met: before it is written.
         return (
@@ -127,7 +129,7 @@ class RecordedUpdates:
         history = (t._requires_grad, t._grad_fn is None, t._linked, t._inference)
         return (a.dtype, a.shape, a.flags.c_contiguous or a.strides, made, *history)
 
-    def _first(self, param: Tensor, grad: Tensor, state: dict[str, Any]) -> tuple[NodeTape, list[str]] | None:
+    def _first(self, param: Tensor, grad: Tensor, state: State) -> tuple[NodeTape, list[str]] | None:
         """Record an update; return its tape, with names of tensors, if it is valid for others."""
         made, before = self._recorder.is_made, dict(state)
         run = partial(self._update, param, grad, state, self._options)
@@ -143,7 +145,7 @@ class RecordedUpdates:
         return None if names is None else (tape, names)
 
 
-def _by_name(param: Tensor, grad: Tensor, state: dict[str, Any]) -> dict[str, Any]:
+def _by_name(param: Tensor, grad: Tensor, state: State) -> State:
     return {"param": param, "grad": grad} | {f"state {name}": t for name, t in state.items()}
 
 
@@ -158,7 +160,7 @@ def _number(option: Any) -> Any:
     return option.value if type(option) is SymScalar else option
 
 
-def updates(kind: type, update: Update, options: tuple[Any, ...]) -> Served | None:
+def updates(kind: type, update: Update, options: Options) -> Served | None:
     """Return what serves updates with these options; None: use the optimizer.
 
     ``kind`` uses ``update``, which reads nothing but its arguments.
@@ -171,7 +173,7 @@ def updates(kind: type, update: Update, options: tuple[Any, ...]) -> Served | No
     return None
 
 
-def _eager_updates(kind: type, update: Update, options: tuple[Any, ...]) -> Served | None:
+def _eager_updates(kind: type, update: Update, options: Options) -> Served | None:
     """Return compiled updates, once they are frequent."""
     if not options or type(options[0]) is not float or not _are_plain(options[1:]):
         return None
@@ -187,5 +189,5 @@ def _eager_updates(kind: type, update: Update, options: tuple[Any, ...]) -> Serv
     return partial(found, wrap(np.array(options[0])))
 
 
-def _are_plain(options: tuple[Any, ...]) -> bool:
+def _are_plain(options: Options) -> bool:
     return all(_are_plain(x) if type(x) is tuple else x is None or type(x) in (bool, int, float) for x in options)

@@ -7,7 +7,7 @@ The graph gets copies of its nodes for the others.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.graph import Graph, Origin, Value
@@ -67,7 +67,7 @@ class NodeTape:
         self._steps: list[Applied | Written] = []
 
     def applied(
-        self, op: Op, operands: Sequence[Any], values: Sequence[Value], attrs: Attrs, types: Sequence[TensorType],
+        self, op: Op, operands: Sequence[object], values: Sequence[Value], attrs: Attrs, types: Sequence[TensorType],
         outs: Sequence[Tensor], made: Sequence[Value],
     ) -> None:  # fmt: skip
         """Note that ``op`` made ``outs``; ``values`` and ``made`` are the graph values of operands and results."""

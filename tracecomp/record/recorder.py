@@ -17,7 +17,7 @@ import numpy as np
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import Source, user_source
 from tracecomp.base.patches import patches
-from tracecomp.base.trace_pause import without_trace
+from tracecomp.base.trace_pause import Trace, without_trace
 from tracecomp.eager.device import use
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Size, Tensor
@@ -74,7 +74,7 @@ class Recorder:
         self.facts = TensorFacts(self.values, self.inputs, self.changes, self.refusals)
         self.python = PythonState(self, self.inputs, self.refusals)
         self.backward = BackwardPasses(self.values.started, self.refusals)
-        self.trace: object = None  # the function that observes the frames of the call
+        self.trace: Trace | None = None  # the function that observes the frames of the call
         self.tape: NodeTape | None = None  # notes the nodes of an update that the call repeats
 
     # ---- called by the tensor layer
@@ -96,8 +96,8 @@ class Recorder:
             look = None if t._base is None else self.values.look_of(operands[0], (op, attrs))
             self.values.add(t, v, look, here.source, line)
 
-    def _scalar(self, number: Any, operands: tuple[Any, ...]) -> Value:
-        """A Python number among ``operands``: a constant of the dtype of the last tensor."""
+    def _scalar(self, number: Any, operands: tuple[object, ...]) -> Value:
+        """A number among ``operands``: a constant of the dtype of the last tensor."""
         dtype = next((x.dtype for x in reversed(operands) if isinstance(x, Tensor)), None)
         return self.graph.scalar(scalar_of(number, dtype), dtype)  # type: ignore[arg-type]
 
@@ -274,11 +274,10 @@ class Recorder:
 
     # ---- for its parts, and for readers of the recording
 
-    def unobserved(self, run: Callable[..., Any], *args: Any) -> Any:
+    def unobserved(self, run: Callable[..., object], *args: object) -> Any:
         """Call ``run(*args)``, code of this package that calls none of the program's, without observing its frames.
 
-        The program's code runs in operators only through modes, hooks on saved values, its classes of tensors, and
-        functions of the package that it has replaced.
+        In operators, it runs only through modes, saved-tensor hooks, classes of tensors, and replaced functions.
         """
         if self.trace is None or use.begun or modes.save_hooks or patches["count"] or not _are_own(len(PLAIN_TENSORS)):
             return run(*args)
@@ -286,23 +285,15 @@ class Recorder:
 
     def taped(self, run: Callable[[], object], given: Sequence[Tensor]) -> NodeTape:
         """Run an update; return the nodes and writes of it. ``given`` are tensors of the call that it reads."""
-        before, made = self._noted(), len(self.values.made)
+        before, made = _noted(self), len(self.values.made)
         tape = self.tape = NodeTape(self, given)
         try:
             run()
         finally:
             self.tape = None
         # Other notes than nodes, inputs and writes are about these tensors alone.
-        tape.valid = tape.valid and self._noted() == before and len(self.values.made) - made == tape.results
+        tape.valid = tape.valid and _noted(self) == before and len(self.values.made) - made == tape.results
         return tape
-
-    def _noted(self) -> tuple[int, ...]:
-        changes, python = self.changes, self.python
-        met = (
-            self.predicates, self.told, self.refusals.lines, self.facts.asked, self.memory.brought, self.inputs.hosts,
-            changes.grads, changes.flags, changes.replaced, changes.retained, python.effects, python.watched,
-        )  # fmt: skip
-        return (*map(len, met), changes.refused is not None)
 
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
@@ -353,6 +344,17 @@ class Recorder:
 
     def _made(self, t: Tensor, value: Value, look: Look | None, source: Source | None) -> None:
         self.values.add(t, value, look, source, self.refusals.line())
+
+
+def _noted(recorder: Recorder) -> tuple[int, ...]:
+    """How many facts of each kind a recording has, other than nodes, inputs and writes."""
+    changes, python = recorder.changes, recorder.python
+    met = (
+        recorder.predicates, recorder.told, recorder.refusals.lines, recorder.facts.asked, recorder.memory.brought,
+        recorder.inputs.hosts, changes.grads, changes.flags, changes.replaced, changes.retained, python.effects,
+        python.watched,
+    )  # fmt: skip
+    return (*map(len, met), changes.refused is not None)
 
 
 @lru_cache(1)
