@@ -101,8 +101,7 @@ class ObjectReads(KnownObjects):
         # In Python's lookup order: the class determines whether a descriptor precedes the object's dictionary.
         kind = owner if isinstance(owner, type) else type(owner)
         own = attributes_of(owner)
-        tables = [own.get(table, ()) for table in ("_parameters", "_buffers", "_modules")] if is_module(owner) else []
-        is_part = any(name in table for table in tables)
+        is_part = is_module(owner) and any(name in own.get(table, ()) for table in _TABLES)
         # An attribute that neither the object nor its class has may be added to the class.
         stored = self._inherited(kind, name, missing=kind is owner or not (is_part or name in own))
         read = self.known.get(id(owner))
@@ -349,6 +348,8 @@ _CACHES = frozenset({
     "platform._sys_version_cache",
 })  # fmt: skip
 """Globals of Python's library that any call may fill, and that hold what the same call would compute again."""
+_TABLES = ("_parameters", "_buffers", "_modules")
+"""Attributes of a module that hold its parts."""
 _OF_CLASSES = frozenset({"__module__", "__doc__", "__dict__", "__weakref__", "__qualname__", "__firstlineno__"})
 _VIEWS_OF_ARRAYS = {"T", "mT", "flat", "real", "imag", "data", "base", "ctypes", "__array_interface__"}
 """Attributes by which the elements of an array are read or changed."""
