@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 Result = TypeVar("Result")
-Trace = Callable[[FrameType, str, Any], Any]
+Trace = Callable[[FrameType, Any, Any], Any]
 Ended = tuple[Trace | None, Trace | None]
 """A thread's trace function, and the one that was paused."""
 

@@ -96,7 +96,8 @@ class RecordedUpdates:
         tensors = _by_name(param, grad, state)
         if modes.recorder is not self._recorder or not self._are_alike(tensors.values()):
             return False
-        return self._recorder.unobserved(self._run, param, grad, state, tensors)
+        done: bool = self._recorder.unobserved(self._run, param, grad, state, tensors)
+        return done
 
     def _run(self, param: Tensor, grad: Tensor, state: State, tensors: State) -> bool:
         key = tuple([(name, *self._kind(t)) for name, t in tensors.items()])

@@ -8,7 +8,7 @@ passes, and ``refusals.py`` the reasons why there is no recording.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Sized
 from functools import lru_cache
 from typing import Any, cast
 
@@ -349,7 +349,7 @@ class Recorder:
 def _noted(recorder: Recorder) -> tuple[int, ...]:
     """How many facts of each kind a recording has, other than nodes, inputs and writes."""
     changes, python = recorder.changes, recorder.python
-    met = (
+    met: tuple[Sized, ...] = (
         recorder.predicates, recorder.told, recorder.refusals.lines, recorder.facts.asked, recorder.memory.brought,
         recorder.inputs.hosts, changes.grads, changes.flags, changes.replaced, changes.retained, python.effects,
         python.watched,

@@ -122,7 +122,7 @@ class ValueTable:
 
     def value(self, t: Tensor) -> Value:
         """The graph value of ``t`` now."""
-        cell = t._value
+        cell: TracedValue | None = t._value
         if cell is not None and cell.recorder is self._recorder and t._look is None:
             if cell.value.type.shape == t._data.shape:
                 return cell.value  # of most operands
