@@ -1,7 +1,7 @@
 """Processor time of training steps with ``TRACECOMP_CHECK=calls:N`` and without: ``python -m benchmarks.check_cost``.
 
-Two copies of each model train in turns in one process, N steps at a time; one of the checked ones is compared with an
-eager step. The table has the time of N steps, and the increase from unchecked to checked ones. Other processes and
+Two copies of each model train in turns in one process, N steps at a time. One of N checked steps is compared with an
+eager one. The table has the time of N steps, and the increase from unchecked to checked ones. Other processes and
 threads of the machine count only by the caches that they share.
 """
 

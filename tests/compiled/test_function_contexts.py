@@ -13,7 +13,7 @@ import tracecomp as torch
 
 
 class Holder:
-    """An object that holds a number: the recorder does not replace what it holds."""
+    """An object that holds a number, which the recorder does not replace."""
 
     def __init__(self, number: float) -> None:
         self.number = number

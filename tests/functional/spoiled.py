@@ -97,8 +97,9 @@ BESIDE = (
     "cond", "while_loop", "read_vitals", "segment_reduce", "norm_except", "narrow_copy", "renorm_", "combinations",
     "binomial",
 )  # fmt: skip
-"""Beginnings of names that set global state, that read files or memory, or that tracecomp does not have; PyTorch's
-``binomial`` does not end for a count of nan."""
+"""Beginnings of names that set global state, read files or memory, or are missing in tracecomp.
+
+PyTorch's ``binomial`` does not end for a count of nan."""
 
 
 ACCESSORS = (

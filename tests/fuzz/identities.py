@@ -43,8 +43,9 @@ OFTEN = 20
 HARMLESS = {
     "tracecomp.record.results.Results": "tensors of the call are let go of as the last step of its recording, when "
     "nobody asks for results any more; if they were held, they could not be told from what the program keeps",
+    "tracecomp.record.new_objects.has_made": "an object with the identity of one that the call made is also made by it",
 }
-"""Classes that keep identities longer than objects, and why nothing can go wrong there."""
+"""Classes and functions that keep identities longer than objects, and why nothing can go wrong there."""
 
 
 class Identity(int):

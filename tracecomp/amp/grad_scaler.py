@@ -16,7 +16,7 @@ from tracecomp.ir.types import float32
 
 
 class OptState(Enum):
-    """What has been done to an optimizer's gradients since the last ``update``."""
+    """The state of an optimizer's gradients since the last ``update``."""
 
     READY = 0
     UNSCALED = 1

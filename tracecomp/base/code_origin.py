@@ -36,8 +36,8 @@ _METADATA = (".dist-info", ".egg-info")
 def is_own(value: object) -> bool:
     """Whether a class or function is this package's; for other objects, whether their ``__module__`` is.
 
-    A function that wraps another one is this package's if both are: ``no_grad`` decorates functions of the program, and
-    programs wrap functions of this package.
+    A function that wraps a second one is this package's if both are: ``no_grad`` decorates functions of the program,
+    and programs wrap functions of this package.
     """
     held: Any = value.__func__ if isinstance(value, MethodType) else value
     while isinstance(held, FunctionType):

@@ -83,9 +83,9 @@ class Entry:
     def wants_record(self) -> bool:
         """Whether to make the native record again, now that Python has served a call.
 
-        That happens after 1, 2, 4, ... such calls, as the record may not last. One that has served ``MANY`` calls has
-        lasted: what it did not fit changes rarely, such as the mode of a module between epochs. It may fit the next
-        call again, as after a call that is compared with eager, whose state is held twice. If not, it is made again.
+        The answer is yes after 1, 2, 4, ... such calls, as the record may not last. A record that has served ``MANY``
+        calls has lasted: the facts that it did not fit change rarely, such as the mode of a module between epochs. It
+        may fit the next call again, as after a call that is compared with eager. If not, it is made again.
         """
         self.calls()
         self.slow_calls = 0 if self.native_calls >= MANY else self.slow_calls + 1

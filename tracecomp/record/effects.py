@@ -86,7 +86,7 @@ def _slots_of(kind: type) -> Sequence[str]:
 
 
 class _Within:
-    """Lists, dicts and records whose numbers are to be made plain, each of them once. They may be nested deeply."""
+    """Makes the numbers in lists, dicts and records plain, in each of them once. They may be nested deeply."""
 
     def __init__(self) -> None:
         self._seen: set[int] = set()

@@ -41,6 +41,13 @@ class Shared(NamedTuple):
     chain: tuple[View, ...]
 
 
+class _Views(NamedTuple):
+    """Views of ``root`` that the call has made."""
+
+    root: weakref.ref[Tensor]
+    views: list[weakref.ref[Tensor]]
+
+
 class ValueTable:
     """The current values of tensors in ``graph``. ``recorder`` creates inputs for new tensors."""
 
@@ -50,7 +57,7 @@ class ValueTable:
         self._cells: dict[int, TracedValue] = {}
         self._shared: dict[int, Shared] = {}
         self._views: dict[int, Tensor] = {}  # those from outside that are views or aliases
-        self._looks: dict[int, list[weakref.ref[Tensor]]] = {}  # those of the call, by identity of their root
+        self._looks: dict[int, _Views] = {}  # views of the call, by identity of their root
         self.outside: dict[int, Tensor] = {}  # those that ``_cells`` is about, so that their ids stay theirs
         self.requires_grad: dict[int, bool] = {}  # whether these did when they were met
         self.edges: dict[int, tuple[Node, int]] = {}  # where their gradients go
@@ -72,9 +79,16 @@ class ValueTable:
         version = 0
         if look is not None:
             version = self._version_of(look.root)
-            self._looks.setdefault(id(look.root), []).append(weakref.ref(t))
+            self._views_of(look.root).append(weakref.ref(t))
         t._value, t._look = TracedValue(self._recorder, value, version), look
         self.made.append(MadeTensor(weakref.ref(t), source, line))
+
+    def _views_of(self, root: Tensor) -> list[weakref.ref[Tensor]]:
+        """The views of ``root`` that the call has made, while ``root`` lives."""
+        key, looks = id(root), self._looks
+        if key not in looks:
+            looks[key] = _Views(weakref.ref(root, lambda _: looks.pop(key, None)), [])
+        return looks[key].views
 
     def keep(self, t: Tensor, cell: TracedValue) -> None:
         """Make ``cell`` the entry of ``t``."""
@@ -203,7 +217,7 @@ class ValueTable:
         was = former._look
         t._look = None if look is None else look._replace(former=former if was is None else was.former)
         if look is not None:
-            self._looks.setdefault(id(look.root), []).append(weakref.ref(t))
+            self._views_of(look.root).append(weakref.ref(t))
         self.made.append(MadeTensor(weakref.ref(t), source, line))
 
     def root_cell(self, t: Tensor) -> TracedValue:
@@ -213,7 +227,7 @@ class ValueTable:
 
     def looked_at(self, t: Tensor) -> bool:
         """Whether another tensor met so far has its memory in common with ``t``, from outside."""
-        met = [*self._views.values(), *[x for ref in self._looks.get(id(t), ()) if (x := ref()) is not None]]
+        met = [*self._views.values(), *[x for ref in self._views_of(t) if (x := ref()) is not None]]
         root, chain = self.root(t)
         return root is not t or bool(chain) or any(x is not t and self.root(x)[0] is t for x in met)
 

@@ -104,7 +104,7 @@ class _Existing(Loader):
 
 
 class TorchFinder(MetaPathFinder):
-    """A finder for ``torch`` and its submodules. What tracecomp's modules define gets PyTorch's ``__module__``."""
+    """A finder for ``torch`` and its submodules. Classes of tracecomp's modules get PyTorch's ``__module__``."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

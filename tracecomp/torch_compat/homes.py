@@ -1,7 +1,7 @@
-"""PyTorch's ``__module__`` for public classes and functions, while tracecomp stands for it.
+"""PyTorch's ``__module__`` for public classes and functions, while ``import torch`` means tracecomp.
 
 Libraries compare this name: ``cls.__module__.startswith("torch.optim")``, ``type(dtype).__module__ == "torch"``. A name
-is changed only if its new module is one of tracecomp's that has it, so pickles and ``inspect`` find what it names.
+is changed only if its new module is one of tracecomp's that has it, so pickles and ``inspect`` find it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Homes:
     def _home(self, own: str, value: type | FunctionType) -> str | None:
         top = ".".join(torch_name(own).split(".")[:2])
         homes = [(home, self._resolve(home)) for home in _modules_with(top).get(value.__qualname__, ())]
-        same = (home for home, module in homes if module is sys.modules[own])  # whose source is the class's
+        same = (home for home, module in homes if module is sys.modules[own])  # it has the source of the class
         others = (home for home, module in homes if module and vars(module).get(value.__qualname__) is value)
         return next(same, None) or next(others, None)
 
@@ -89,7 +89,7 @@ class Homes:
 
 
 class HomeLoader(SourceFileLoader):
-    """Loads a module of tracecomp, and changes the names of what it defines."""
+    """Loads a module of tracecomp, and changes the names of its classes and functions."""
 
     homes: Homes
 

@@ -132,7 +132,7 @@ def _is_in_c(kind: type) -> bool:
 
 
 def _has_state(module: str) -> bool:
-    """Whether a module is Python's own or numpy's; classes of ``typing`` stand for types."""
+    """Whether a module is Python's own or numpy's; classes of ``typing`` are types."""
     return is_pythons_module(module) and module.partition(".")[0] != "typing"
 
 
