@@ -24,7 +24,7 @@ class Plain:
 
 
 class Mapped(Plain):
-    """Reads and writes attributes by names of its own, as configurations of transformers do."""
+    """Maps names of attributes to others, as configurations of transformers do."""
 
     names: ClassVar = {"size": "width"}
 

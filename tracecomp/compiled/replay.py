@@ -75,7 +75,7 @@ class Plan:
         self.again: Any = None
 
     def _build(self) -> None:
-        """Make the backend of the forward graph, with what is known of its inputs now."""
+        """Make the backend of the forward graph, from the present facts about its inputs."""
         self.forward = self._backend(self.recording.graph, dict(self._aliases), frozen_inputs(self.recording))
         self.frozen: list[Tensor] = self._frozen(self.forward)
 

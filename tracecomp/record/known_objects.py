@@ -121,7 +121,7 @@ class KnownObjects:
             )
             return
         if is_varying(kind):
-            return  # all of its own attributes are parts, and their names are guarded: this one is of the class
+            return  # the names in its dictionary are guarded as parts: this attribute is of the class
         is_method = name not in attributes_of(owner.value) and callable(inherited(kind, name))
         if not is_method and note_attribute(kind, name):
             self.recorder.python.kept = BreakReason(f"reads the attribute {name} of a {kind.__name__}", Section.STATE)

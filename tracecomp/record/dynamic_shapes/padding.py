@@ -201,7 +201,7 @@ class Padding:
         places = prim.take(places, at, axis=axis)
         return self.of_rows(picked(rows, self._flattened(places)), after, lead)
 
-    # ---- rows: what moves rows of memory does so once, from where they lie to where they are wanted
+    # ---- rows: moves are composed, so that memory is read and written once
 
     def rows_of(self, x: Sym, lead: int) -> Rows | Joined:
         """The rows of ``x``, which its first ``lead`` axes number."""
@@ -300,7 +300,7 @@ class Padding:
 
 
 _LEAST_ROW, _MOST_PARTS = 16, 4
-"""Least elements of rows that are worth numbers of their own, and most parts to choose each row from."""
+"""Least elements of a row that is moved by its number, and most parts to choose each row from."""
 
 
 def has_rows(x: Sym, lead: int) -> bool:
