@@ -1,4 +1,4 @@
-"""What a recording costs, counted in operations: it grows in proportion to the program."""
+"""The cost of a recording, counted in operations, grows in proportion to the program."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def without_collecting(work: Callable[[], _Result]) -> _Result:
 
 YOUNG = 10_000
 """New objects between two collections while a program is recorded. By default there are 700. A recording creates many
-objects that stay, so most collections are in vain: they took a fifth of the time. Of 10,000 objects few are tensors."""
+objects that stay, so most collections are in vain: they took a fifth of the time. Few of 10,000 objects are tensors."""
 
 
 class RareCollections:

@@ -117,7 +117,7 @@ class RecordedUpdates:
 
     def _are_alike(self, tensors: Collection[Tensor]) -> bool:
         """Whether types tell how an update of ``tensors`` is recorded."""
-        # A view from outside has the history of its base, which is looked at when it is met: before it is written.
+        # The recorder reads the history of a view's base before the view is written; copies come after the write.
         return (
             _are_plain_tensors(tensors)
             and len({id(t) for t in tensors}) == len(tensors)

@@ -101,7 +101,7 @@ class NodeTape:
         if ref is None:
             if not self._recorder.is_made(x):
                 return self._meet(x)
-            # A number of the options. A view would follow writes to what it shows.
+            # A number of the options. A view would follow writes to its base.
             self.valid = self.valid and x._look is None
             return value
         before = ref if isinstance(ref, Value) else value if ref < 0 else self._values[ref]
