@@ -275,7 +275,7 @@ def _recording() -> list[Fault]:
 
     kept = ("added to a buffer", "counted in a buffer", "scaled in part", "with the total")
     return [
-        recording("record.recorder:Recorder.write", "self.values.set(target, self.value(value))", "None", "counting", *kept),
+        recording("record.recorder:Recorder.write", "self.set_value(target, new)", "None", "counting", *kept),
         recording("record.value_table:ValueTable.set", "cell.version += 1", "pass", "viewed", "seen through a view", "doubled under a view"),
         recording("record.value_table:ValueTable.set", "write(Sym(self._graph, self.value(root)), chain, Sym(self._graph, new)).value", "self.value(root)", "counting", *kept),
         recording("record.finish.outputs:add_updates", "if final is not initial:", "if final is not initial and not found:",

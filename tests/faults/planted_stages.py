@@ -27,7 +27,7 @@ def _recording() -> list[Fault]:
         recording("record.guards.guard:ArrayGuard.check", "if self.contents is not None and not", "if self.contents is None and not", "from_arrays", "sum with an array", stages=CALLS),
         recording("record.value_table:ValueTable.value", "cell.version == self._version_of(root)", "True", "stale_views", "row read again"),
         recording("record.value_table:ValueTable.set", "write(Sym(self._graph, self.value(root)), chain, Sym(self._graph, new)).value", "self.value(root)", "small_writes", "scaled slightly", "read after a small write"),
-        recording("record.recorder:Recorder.node", "scalar_of(x, dtype), dtype)", "int(scalar_of(x, dtype)), dtype)", "fractions", "times a fraction"),
+        recording("record.recorder:Recorder._scalar", "scalar_of(number, dtype), dtype)", "int(scalar_of(number, dtype)), dtype)", "fractions", "times a fraction"),
         recording("record.recorder:Recorder.node", "tuple(v) if isinstance(v, Size) else v for",
                   "tuple(v) if isinstance(v, Size) else (0,) if (op.name, k) == ('flip', 'axes') else v for", "turned_over", "turned over"),
         recording("record.value_table:ValueTable.settle", "self._recorder.depend(seen.numbers)", "pass", "placed", "row at a place scaled", stages=CALLS),
