@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter
@@ -45,7 +45,8 @@ class _Histogram:
     def collect(self) -> Iterator[HistogramMetricFamily]:
         """The histogram as the package writes it."""
         family = HistogramMetricFamily(self._name, self._text, labels=("model", "version"))
-        names = [floatToGoString(limit) for limit in (*self._limits, float("inf"))]
+        text: Callable[[float], str] = floatToGoString
+        names = [text(limit) for limit in (*self._limits, float("inf"))]
         for labels, values in self._values.items():
             family.add_metric(labels, [*zip(names, accumulate(values.counts), strict=True)], values.sum)
         yield family

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -46,14 +46,15 @@ class _Joining:
             self.write(b"")
 
 
-class Protocol(HttpToolsProtocol):  # type: ignore[misc]  # the package has no types
+class Protocol(HttpToolsProtocol):
     """The protocol of a connection."""
 
     _is_stopping = False
 
-    def connection_made(self, transport: asyncio.Transport) -> None:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Use the transport."""
-        super().connection_made(_Joining(transport))
+        joining = _Joining(cast("asyncio.Transport", transport))
+        super().connection_made(cast("asyncio.Transport", joining))
 
     def on_headers_complete(self) -> None:
         """Begin to answer; tell the client that the connection closes when the server stops."""
