@@ -43,6 +43,7 @@ def test_steps_of_public_functions() -> None:
     )
 
 
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")  # by PyTorch, which rebuilds tensors from it
 def test_tensors_are_rebuilt_from_their_storage() -> None:
     def rebuilt(t: Any) -> Any:
         utils = importlib.import_module(f"{t.__name__}._utils")
