@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 import tracecomp
 from tracecomp.base import config
-from tracecomp.base.gc_pause import without_collecting
+from tracecomp.base.gc_pause import collected, without_collecting
 from tracecomp.eager_kernels import background
 from tracecomp.passes import pipeline
 
@@ -119,3 +120,44 @@ def test_a_thread_that_leaves_does_not_start_it_for_another() -> None:
 
     without_collecting(second)
     assert states == [False] and gc.isenabled()
+
+
+class Cycle:
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def test_garbage_is_found_while_another_thread_collects() -> None:
+    """``gc.collect`` does nothing then; here that thread pauses in a finalizer."""
+    collecting, proceed = threading.Event(), threading.Event()
+
+    class Pausing(Cycle):
+        def __del__(self) -> None:
+            collecting.set()
+            proceed.wait()
+
+    def collect() -> None:
+        Pausing()
+        gc.collect()
+
+    thread = threading.Thread(target=collect)
+    thread.start()
+    collecting.wait()
+    kept = weakref.ref(Cycle())
+    threading.Timer(0.05, proceed.set).start()
+    assert collected(lambda: kept() is None)
+    thread.join()
+
+
+def test_a_finalizer_does_not_wait_for_its_own_collection_for_ever() -> None:
+    found = []
+
+    class Asking(Cycle):
+        def __del__(self) -> None:
+            found.append(collected(lambda: True))
+            kept = Cycle()
+            found.append(collected(lambda: kept is None))
+
+    Asking()
+    gc.collect()
+    assert found == [True, False]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -14,8 +15,22 @@ def collected(gone: Callable[[], bool]) -> bool:
     for generation in range(3):
         if gone():
             return True
-        gc.collect(generation)
+        _collect(generation)
     return gone()
+
+
+def _collect(generation: int) -> None:
+    """Collect a generation.
+
+    ``gc.collect`` does nothing during a collection of another thread, so this function waits for it. The wait has a
+    limit, because a finalizer may call it during a collection of the same thread.
+    """
+    end = time.monotonic() + 0.25
+    before = gc.get_stats()[generation]["collections"]
+    gc.collect(generation)
+    while gc.get_stats()[generation]["collections"] == before and time.monotonic() < end:
+        time.sleep(0.001)
+        gc.collect(generation)
 
 
 _inside: list[int] = []
