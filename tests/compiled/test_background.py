@@ -257,7 +257,7 @@ def test_a_worker_that_is_killed_is_replaced(seed: int) -> None:
     thread.join()
     assert found == expected
     assert compiled.eager_because is None
-    assert compiled.entries[0].calls() == STEPS - 6
+    assert compiled.entries[0].calls() >= STEPS - 6  # or more, if the program was ready before it was waited for
 
 
 def test_a_worker_that_always_dies_leaves_calls_eager(monkeypatch: pytest.MonkeyPatch) -> None:
