@@ -11,6 +11,7 @@ import pytest
 import tracecomp
 from tests.references import by_numpy
 from tracecomp.eager.tensor import Tensor
+from tracecomp.func.associative_scan import associative_scan
 
 RNG = np.random.default_rng(3)
 X = RNG.standard_normal((5, 2, 3))
@@ -280,3 +281,38 @@ def test_detach_inside_without_gradients() -> None:
     with tracecomp.no_grad():
         found = tracecomp.cond(YES, lambda x: x.detach() * x, abs, (learnt(),))
     close(found, one(3))
+
+
+OWN_MEMORY = {
+    "cond, operand": lambda x: [tracecomp.cond(x.sum() > -100, lambda a: a, lambda a: -a, (x,))],
+    "cond, view": lambda x: [tracecomp.cond(x.sum() > -100, lambda a: a[:1], lambda a: -a[:1], (x,))],
+    "cond, tensor from around": lambda x: [tracecomp.cond(x.sum() > -100, lambda: x, lambda: -x)],
+    "cond, nested": lambda x: [
+        tracecomp.cond(
+            x.sum() > -100, lambda a: tracecomp.cond(a.sum() > -9, lambda b: b, lambda b: -b, (a,)), abs, (x,)
+        )
+    ],
+    "cond, twice the same": lambda x: tracecomp.cond(x.sum() > -100, lambda a: (a, a), lambda a: (-a, a), (x,)),
+    "while_loop, no step": lambda x: tracecomp.while_loop(lambda a: a.sum() < -100, lambda a: (a,), (x,)),
+    "scan, carry": lambda x: tracecomp.scan(lambda c, y: (c, y), x[0], x),
+    "associative_scan": lambda x: [associative_scan(lambda a, b: a + b, x[:1], 0)],
+}
+
+
+@pytest.mark.parametrize("name", OWN_MEMORY)
+def test_results_have_memory_of_their_own(name: str) -> None:
+    """Eager and compiled: no write to an operand or to another result shows in a result."""
+
+    def run(x: Any) -> list[Any]:
+        found = list(OWN_MEMORY[name](x))
+        x.add_(1)
+        found[0].mul_(10)
+        return found
+
+    compiled = tracecomp.compile(run)
+    for start in (0, 1, 2):
+        x = tracecomp.arange(3.0, 9.0).reshape(2, 3) * (1 + start)
+        first, second = x.clone(), x.clone()
+        for a, b in zip(run(first), compiled(second), strict=True):
+            assert a.equal(b)
+        assert first.equal(x + 1) and second.equal(x + 1)

@@ -180,3 +180,20 @@ def test_tangents_of_a_linear_map_keep_their_own_history() -> None:
 
     torch = pytest.importorskip("torch")
     np.testing.assert_allclose(derivatives(tracecomp), derivatives(torch), rtol=1e-5)
+
+
+@pytest.mark.parametrize("backend", ["eager", "compiled"])
+def test_state_that_keeps_its_history_gives_gradients_none(backend: str) -> None:
+    """A result of the same call has a history that leads to tensors of an earlier transform; the loss has not."""
+    kept = [tracecomp.ones(3)]
+
+    def step(x: Any) -> Any:
+        kept[0] = kept[0] + x
+        return (x * x).sum()
+
+    run = tracecomp.compile(step) if backend == "compiled" else step
+    for i in range(6):
+        x = tracecomp.full((3,), float(i))
+        g = tracecomp.func.grad(run)(x)
+        assert not g.requires_grad and g.equal(2 * x)
+        assert kept[0].requires_grad

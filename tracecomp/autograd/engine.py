@@ -74,6 +74,18 @@ class _Run:
         """Whether ``node`` is part of this pass: reached from its roots, and needed where targets are given."""
         return node in self._reached and (self._needed is None or node in self._needed)
 
+    def has_arrived(self, edge: Edge) -> bool:
+        """Whether a gradient has arrived at ``edge`` already."""
+        return edge is not None and edge[0] in self.buffers and self.buffers[edge[0]][edge[1]] is not None
+
+    def taken(self, edge: Edge) -> Tensor | None:
+        """The gradient that has arrived at ``edge``: who takes it sends it on, with what is added."""
+        if edge is None or edge[0] not in self.buffers:
+            return None
+        slots = self.buffers[edge[0]]
+        found, slots[edge[1]] = slots[edge[1]], None
+        return found
+
     def run(self, roots: Sequence[Target], grads: Sequence[Tensor]) -> dict[Target, Tensor | None]:
         """Run the nodes that the roots lead to, each when its last gradient has arrived; the captured gradients.
 

@@ -36,8 +36,9 @@ class CompiledNode(Node):
     """``grad_fn`` of the results of a compiled call.
 
     ``derivative`` gives the compiled backward graph. ``again`` gives the backward pass as a compiled function over the
-    eager nodes. It serves passes that are differentiated, and those with gradients of some results only. It is None for
-    a call whose ``sizes`` differ from the recorded ones. A result that is an ancestor of other
+    eager nodes. It serves passes that are differentiated, those with gradients of some results only, and those that add
+    several gradients to one that has arrived already: as in eager mode, one after the other. It is None for a call
+    whose ``sizes`` differ from the recorded ones. A result that is an ancestor of other
     results has a separate node in ``inner``, whose gradients pass on to this node. ``take_apart`` replaces this node by
     the eager nodes, and the ``inner`` nodes then lead to those. It runs once a program observes the gradient of such a
     result, now or in a pass that will be differentiated. It also runs if a mode must see each operator of a backward
@@ -112,6 +113,11 @@ class CompiledNode(Node):
         """
         return any(not roots <= present and not roots.isdisjoint(present) for roots in self.split.leading)
 
+    def edges_of(self, number: int) -> Sequence[Edge]:
+        if self.apart:
+            return self.edges[number : number + 1]
+        return [e for e, roots in zip(self.edges, self.split.leading, strict=True) if number in roots]
+
     def release(self) -> None:
         if self.apart or not self.split.history.keeps:
             return
@@ -127,7 +133,9 @@ class CompiledNode(Node):
             freeing = self.split.history.freeing
             if not all(freeing[k].isdisjoint(self.freed) for k in present):
                 raise RuntimeError(FREED)
-        by_node = modes.grad or self._is_partial(present)
+        current: Any = modes.backward_pass
+        joins = any(current.has_arrived(self.edges[k]) for k in self.split.summed)
+        by_node = modes.grad or joins or self._is_partial(present)
         if (by_node and self.again is None) or self.saved is None or _is_watched(grads):
             self.take_apart()
         if self.refused is not None:
@@ -140,7 +148,8 @@ class CompiledNode(Node):
             assert self.again is not None
             ends = [None if e is None else _end(e) for e in self.edges]
             results = [_end((self, k)) for k in range(len(self.out_types))]
-            return self.again()(ends, [s.tensor() for s in self.history], list(grads), results)
+            before = [current.taken(e) if k in self.split.summed else None for k, e in enumerate(self.edges)]
+            return self.again()(ends, [s.tensor() for s in self.history], list(grads), results, before)
         saved = [s.array() for s in self.saved]
         given = [
             np.zeros(shape, dtype) if g is None else g._data
@@ -172,14 +181,15 @@ class InnerResult(Node):
 def differentiable(split: Split, name: str) -> Callable[..., Grads]:
     """The backward pass as a function of tensors for the ends, of its saved values, and of result gradients.
 
-    ``results`` represent the results of the call: gradients of one that backward reads go there.
+    ``results`` represent the results of the call: gradients of one that backward reads go there. ``before`` are
+    gradients that the ends have already.
     """
 
     def backward(
-        ends: Sequence[Tensor | None], inputs: Sequence[Tensor], grads: Grads, results: Sequence[Tensor]
+        ends: Sequence[Tensor | None], inputs: Sequence[Tensor], grads: Grads, results: Sequence[Tensor], before: Grads
     ) -> Grads:
         edges = [None if t is None else gradient_edge(t) for t in ends]
-        return split.history.backward(edges, inputs, grads, [gradient_edge(t) for t in results])
+        return split.history.backward(edges, inputs, grads, [gradient_edge(t) for t in results], before)
 
     backward.__name__ = f"{name}_backward"
     return backward

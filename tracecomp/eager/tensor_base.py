@@ -98,6 +98,10 @@ class Node:
         """Operand gradients from result gradients (None: zero)."""
         raise NotImplementedError
 
+    def edges_of(self, number: int) -> Sequence[Edge]:
+        """The edges that the gradient of result ``number`` has a share in."""
+        return self.edges
+
     def release(self) -> None:
         """Let go of saved values."""
 

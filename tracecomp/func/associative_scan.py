@@ -57,7 +57,7 @@ def associative_scan(
                 )
         return found
 
-    done = _prefixes(combine, rows)
+    done = _prefixes(combine, rows) if rows[0].shape[0] > 1 else [x.clone() for x in rows]
     return unflatten(structure, [T.movedim(x.flip(0) if reverse else x, 0, dim) for x in done])
 
 

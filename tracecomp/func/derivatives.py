@@ -40,15 +40,15 @@ def _leads_elsewhere(t: Tensor, fresh: set[Tensor]) -> bool:
     """Whether the history of ``t`` leads to a leaf that is not ``fresh``."""
     if t.grad_fn is None:
         return t.requires_grad and t not in fresh
-    seen, stack = set(), [t.grad_fn]
+    seen, stack = set(), [(t.grad_fn, t.output_nr)]
     while stack:
-        node = stack.pop()
-        if node in seen:
+        node, number = edge = stack.pop()
+        if edge in seen:
             continue
-        seen.add(node)
+        seen.add(edge)
         if isinstance(node, AccumulateGrad) and node.variable not in fresh:
             return True
-        stack.extend(e[0] for e in node.edges if e is not None)
+        stack.extend(e for e in node.edges_of(number) if e is not None)
     return False
 
 

@@ -232,7 +232,8 @@ def _cond_infer(predicate: TensorType, *types: TensorType, then: Graph, orelse: 
 
 
 def _cond_impl(predicate: Array, *arrays: Array, then: Graph, orelse: Graph, evaluate: Evaluate | None = None) -> Any:
-    return tuple(_prepared(then if predicate else orelse).run(arrays, evaluate=evaluate))
+    found = _prepared(then if predicate else orelse).run(arrays, evaluate=evaluate)
+    return tuple(np.array(x) for x in found)  # a branch may return its operand, a view of one, or a constant
 
 
 def _cond_vjp(grads: Operands, outs: Operands, ins: Operands, *, then: Graph, orelse: Graph) -> Any:

@@ -20,7 +20,7 @@ class BackwardPasses:
         self.origin: Origin | None = None  # the origin of nodes recorded while a pass runs
         self.foreign: str | None = None  # the line of a pass that ran a node older than the call
         self.outer: BackwardPasses | None = None  # those of a recording that this one is part of
-        self.contributions: dict[Edge, list[Tensor]] | None = None  # to each gradient, as they come, where asked for
+        self.contributions: dict[Edge, list[Tensor]] | None = None  # to each gradient, as they come, in its derivation
 
     def step(self, node: Node) -> None:
         """Record that a pass runs ``node``: its recorded nodes belong to the line that created ``node``."""

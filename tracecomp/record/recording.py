@@ -138,7 +138,8 @@ class Split:
     other inputs are gradients of the differentiable results. ``wanted`` pairs inputs with outputs of the backward
     graph; ``leading`` numbers the results whose gradients reach each of them. ``history`` is for further derivatives;
     for each of its inputs it says whether the call overwrites the source. ``roots`` is the number of differentiable
-    results. ``views`` numbers values that are saved only for views of them.
+    results. ``views`` numbers values that are saved only for views of them. ``summed`` numbers the inputs in ``wanted``
+    whose gradient is a sum of several within the call.
     """
 
     backward: Graph
@@ -150,6 +151,7 @@ class Split:
     roots: int
     sizes: Sizes | None = None
     views: frozenset[int] = frozenset()
+    summed: frozenset[int] = frozenset()
 
 
 def same_value(now: Any, seen: Any) -> bool:

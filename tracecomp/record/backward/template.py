@@ -84,10 +84,13 @@ class Template:
         self._attrs = {n: sized[old] for old in sized if (n := mapped(old, mapping)) is not None}
         del self._recorder, self._sized_nodes, self._values, self._targets, self._numbers
 
-    def backward(self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads, results: Sequence[Edge]) -> Grads:
+    def backward(
+        self, ends: Sequence[Edge], inputs: Sequence[Tensor], grads: Grads, results: Sequence[Edge], before: Grads
+    ) -> Grads:
         """Return the gradients at ``ends``, one per target, of ``grads`` at the roots, with a history in grad mode.
 
-        The history leads to ``results`` of the roots themselves, if backward reads them.
+        The history leads to ``results`` of the roots themselves, if backward reads them. Gradients are added to those
+        that the ends have ``before``.
         """
         if self._stale is not None:
             raise RuntimeError(self._stale)
@@ -95,9 +98,10 @@ class Template:
         for (node, number), edge in zip(roots, results, strict=True):
             if isinstance(node, OpNode) and edge is not None:
                 node.behind = {**(node.behind or {}), number: (weakref.ref(edge[0]), edge[1])}
-        pairs = [(r, cast("Tensor", g)) for r, g in zip(roots, grads, strict=True) if g is not None]
+        given = [*zip(ends, before, strict=True), *zip(roots, grads, strict=True)]
+        pairs = [(e, g) for e, g in given if e is not None and g is not None]
         found = run_backward(
-            [r for r, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=modes.grad,
+            [e for e, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=modes.grad,
             targets=[e for e in ends if e is not None], accumulate=False, inside=True,
         )  # fmt: skip
         return [None if e is None else found.get(e) for e in ends]

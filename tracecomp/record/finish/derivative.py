@@ -13,7 +13,7 @@ import numpy as np
 from tracecomp.autograd.engine import run_backward
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
-from tracecomp.eager.tensor_base import Node
+from tracecomp.eager.tensor_base import Edge, Node
 from tracecomp.ir.graph import Input, Output, Value
 from tracecomp.record.backward.extract import extract, needed_nodes
 from tracecomp.record.backward.min_cut import choose_saved
@@ -50,8 +50,8 @@ def run_backward_pass(draft: Draft) -> None:
     if not roots:
         return
     seeds, cotangents = _seeds(recorder, roots)
-    # An eager call's stand-in hands on every contribution: each is added to what else there is, one by one.
-    recorder.backward.contributions = {} if modes.trial_run else None
+    sent: dict[Edge, list[Tensor]] = {}
+    recorder.backward.contributions = sent
     inputs = [(end, edge) for key, edge in recorder.values.edges.items() if (end := _end(draft, key)) is not None]
     ends = [edge for _, edge in inputs]
     # Other processes need not record this call: a collective of its backward pass is recorded, and not run.
@@ -68,12 +68,14 @@ def run_backward_pass(draft: Draft) -> None:
     met = recorder.inputs
     for key, t in met.state.items():  # hooks may have met more
         draft.sources.of.setdefault(met.initial[key], Binding("state", t))
-    sent, recorder.backward.contributions = recorder.backward.contributions, None
+    recorder.backward.contributions = None
     wanted: Wanted = []
     for end, edge in inputs:
-        grads = [found.get(edge)] if sent is None else sent.get(edge, [None])
+        # An eager call's stand-in hands on every contribution: each is added to what else there is, one by one.
+        grads = sent.get(edge, [None]) if modes.trial_run else [found.get(edge)]
         wanted += [(end, None if g is None else recorder.value(g)) for g in grads]
-    draft.derived = Derived(cotangents, wanted, ends)
+    summed = () if modes.trial_run else [k for k, edge in enumerate(ends) if len(sent.get(edge, ())) > 1]
+    draft.derived = Derived(cotangents, wanted, ends, frozenset(summed))
 
 
 def split_graph(draft: Draft) -> None:
@@ -102,7 +104,7 @@ def split_graph(draft: Draft) -> None:
         extract(f"{graph.name}_backward", graph, inputs, outs, mapping), saved,
         [(s, None if v is None else next(numbers)) for s, v in derived.wanted],
         _leading(derived.wanted, derived.ends, roots), history, [(b, b in updated) for b in read], len(roots),
-        sizes_of(draft.recorder, mapping), views,
+        sizes_of(draft.recorder, mapping), views, derived.summed,
     )  # fmt: skip
 
 

@@ -70,11 +70,15 @@ class Contents:
 
 @dataclass
 class Derived:
-    """The backward pass in the graph: gradients of the results, those of the inputs, and where these end."""
+    """The backward pass in the graph: gradients of the results, those of the inputs, and where these end.
+
+    ``summed`` numbers the inputs in ``wanted`` whose gradient is a sum of several.
+    """
 
     cotangents: list[Value]
     wanted: list[tuple[Binding, Value | None]]
     ends: list[tuple[Node, int]]
+    summed: frozenset[int]
 
 
 @dataclass
