@@ -42,7 +42,7 @@ def _in_background(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     )  # all threads
     yield
     background._compiler.end()
-    background._compiler.forget()
+    background.begin_again()
 
 
 @pytest.fixture

@@ -190,11 +190,10 @@ class _Compiler:
         if self._worker is not None:
             self._worker.end()
 
-    def forget(self) -> None:
-        """Begin again in a forked child, whose parent keeps the worker."""
+    def leave(self) -> None:
+        """Let go of the worker, which belongs to the parent of this forked process."""
         if self._worker is not None:
             self._worker.connection.close()
-        self.__init__()  # type: ignore[misc]
 
     def _work(self) -> None:
         """Hand on the jobs. The thread ends when there are none."""
@@ -288,5 +287,14 @@ def _log(job: Job) -> None:
 
 _compiler = _Compiler()
 atexit.register(lambda: _compiler.end())
+
+
+def begin_again() -> None:
+    """Begin with no jobs and no worker, as a forked child does."""
+    global _compiler
+    _compiler.leave()
+    _compiler = _Compiler()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_compiler.forget)
+    os.register_at_fork(after_in_child=begin_again)
