@@ -6,7 +6,9 @@ import argparse
 import json
 import os
 import shlex
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,12 @@ from typing import Any
 from benchmarks import machine, report
 from benchmarks.cases import KINDS, WORKLOADS, select
 from benchmarks.cases.models import LOADED, STARTS
+from benchmarks.compare import BEFORE, Commits, checkout, compare, table
 from benchmarks.engines import PEERS
 from benchmarks.plot import draw
 from benchmarks.speed import OURS, Team, Turns, measure
 from benchmarks.start import starts, under_load
+from benchmarks.workload import Workload
 
 ENGINES = (OURS, *PEERS)
 TRAINING = (OURS, "torch", "torch.compile", "jax.jit")
@@ -28,25 +32,11 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m benchmarks", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("run", help="measure, print the table, write JSON")
-    run.add_argument(
-        "--classes", nargs="+", default=[], help=f"parts of workload names (see list); classes: {', '.join(KINDS)}"
-    )
     run.add_argument("--engines", default=",".join(ENGINES), help=f"comma-separated, of: {', '.join(ENGINES)}")
-    run.add_argument("--threads", default="1,2", help="comma-separated thread counts (default: %(default)s)")
     run.add_argument(
         "--parts",
         default=",".join(PARTS),
         help="comma-separated, of: speed, start (first call, warm start, memory), load (on a busy machine)",
-    )
-    run.add_argument("--quick", action="store_true", help="fewer and shorter turns")
-    run.add_argument(
-        "--patience", type=float, default=180, help="seconds an engine may take to prepare (default: %(default)s)"
-    )
-    run.add_argument(
-        "--cache",
-        type=Path,
-        default=Path(".benchmarks"),
-        help="folder of compiled code and exported models, kept between runs (default: %(default)s)",
     )
     run.add_argument(
         "--output", type=Path, default=Path("results.json"), help="JSON file to write (default: %(default)s)"
@@ -56,12 +46,38 @@ def _parser() -> argparse.ArgumentParser:
     plot = commands.add_parser("plot", help="draw JSON files; needs matplotlib")
     plot.add_argument("results", type=Path, nargs="+")
     plot.add_argument("image", type=Path)
-    for command in (show, plot):
+    versus = commands.add_parser(
+        "compare", help="measure two commits in turns; fails if a workload became slower beyond noise"
+    )
+    versus.add_argument("before", help="the commit to compare with")
+    versus.add_argument("now", nargs="?", default="HEAD", help="the other commit (default: %(default)s)")
+    versus.add_argument("--limit", type=float, default=0.03, help="the share that counts (default: %(default)s)")
+    for command in (show, plot, versus):
         command.add_argument(
             "--cpu", action="store_true", help="compare processor time, which other work disturbs less"
         )
+    for command in (run, versus):
+        _add_selection(command)
     commands.add_parser("list", help="print the names of the workloads")
     return parser
+
+
+def _add_selection(command: argparse.ArgumentParser) -> None:
+    """The options that choose what is measured, and how long."""
+    command.add_argument(
+        "--classes", nargs="+", default=[], help=f"parts of workload names (see list); classes: {', '.join(KINDS)}"
+    )
+    command.add_argument("--threads", default="1,2", help="comma-separated thread counts (default: %(default)s)")
+    command.add_argument("--quick", action="store_true", help="fewer and shorter turns")
+    command.add_argument(
+        "--patience", type=float, default=180, help="seconds an engine may take to prepare (default: %(default)s)"
+    )
+    command.add_argument(
+        "--cache",
+        type=Path,
+        default=Path(".benchmarks"),
+        help="folder of compiled code and exported models, kept between runs (default: %(default)s)",
+    )
 
 
 def _say(text: str) -> None:
@@ -79,15 +95,7 @@ def _names(text: str, allowed: tuple[str, ...], what: str, parser: argparse.Argu
 def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None:
     engines = _names(arguments.engines, ENGINES, "engine", parser)
     parts = _names(arguments.parts, PARTS, "part", parser)
-    try:
-        workloads = select(arguments.classes)
-        counts = [int(n) for n in arguments.threads.split(",")]
-    except ValueError as error:
-        parser.error(str(error))
-    if any(not 1 <= n <= len(os.sched_getaffinity(0)) for n in counts):
-        parser.error(f"--threads: this process may use {len(os.sched_getaffinity(0))} cores")
-    arguments.cache = arguments.cache.resolve()
-    arguments.cache.mkdir(parents=True, exist_ok=True)
+    workloads, counts = _selected(arguments, parser)
     results: dict[str, Any] = {
         "commands": [_command()],
         "machine": machine.describe(),
@@ -109,6 +117,20 @@ def _run(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> None
             _save(results, arguments.output)
     _save(results, arguments.output)
     print(report.full(results))
+
+
+def _selected(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> tuple[list[Workload], list[int]]:
+    """The workloads and thread counts asked for; the cache's folder is made."""
+    try:
+        workloads = select(arguments.classes)
+        counts = [int(n) for n in arguments.threads.split(",")]
+    except ValueError as error:
+        parser.error(str(error))
+    if any(not 1 <= n <= len(os.sched_getaffinity(0)) for n in counts):
+        parser.error(f"--threads: this process may use {len(os.sched_getaffinity(0))} cores")
+    arguments.cache = arguments.cache.resolve()
+    arguments.cache.mkdir(parents=True, exist_ok=True)
+    return workloads, counts
 
 
 def _command() -> str:
@@ -144,6 +166,26 @@ def _by_processor_time(results: dict[str, Any]) -> None:
                 row["seconds"] = row["cpu"]
             if "ratio" in row:
                 row["ratio"] = row["cpu"] / ours
+
+
+def _compare(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    workloads, counts = _selected(arguments, parser)
+    turns = Turns(*((5, 0.04, 15) if arguments.quick else (11, 0.05, 20)))
+    slower = 0
+    with tempfile.TemporaryDirectory() as name:
+        try:
+            folders = {OURS: checkout(arguments.now, Path(name, "now"))}
+            folders[BEFORE] = checkout(arguments.before, Path(name, "before"))
+        except subprocess.CalledProcessError as error:
+            parser.error(error.stderr.strip())
+        for count in counts:
+            team = Commits(folders, count, arguments.cache, arguments.patience, _say)
+            found, bad = compare(team, workloads, turns, arguments.limit, arguments.cpu, _say)
+            team.stop()
+            slower += len(bad)
+            print(f"{machine.processor()}, threads: {count}, {arguments.before} and {arguments.now}\n")
+            print(table(found, bad))
+    return int(slower > 0)
 
 
 def _save(results: dict[str, Any], path: Path) -> None:
@@ -200,6 +242,8 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.command == "run":
         _run(arguments, parser)
+    elif arguments.command == "compare":
+        sys.exit(_compare(arguments, parser))
     elif arguments.command == "list":
         print("\n".join(WORKLOADS))
     elif arguments.command == "show":

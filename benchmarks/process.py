@@ -14,6 +14,8 @@ from typing import Any
 
 from benchmarks.engines import environment
 
+ROOT = Path(__file__).parent.parent
+
 
 class Failed(Exception):
     """The process died or did not answer in time."""
@@ -21,16 +23,18 @@ class Failed(Exception):
 
 class Process:
     """A worker that answers one command at a time, and is stopped in between: its spinning threads do not disturb
-    others."""
+    others. ``folder`` has the packages that it runs."""
 
-    def __init__(self, engine: str, threads: int, cache: Path, patience: float, place: int = 0) -> None:
+    def __init__(
+        self, engine: str, threads: int, cache: Path, patience: float, place: int = 0, folder: Path = ROOT
+    ) -> None:
         self.engine = engine
         self.patience = patience
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 - closed in stop
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.worker", engine, str(threads), str(cache), str(place)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True,
-            env=environment(threads, cache), cwd=Path(__file__).parent.parent,
+            env=environment(threads, cache), cwd=folder,
         )  # fmt: skip
         self._lines: queue.Queue[str] = queue.Queue()
         threading.Thread(target=self._listen, daemon=True).start()

@@ -12,9 +12,10 @@ import pytest
 
 from benchmarks import call_cost, report
 from benchmarks.cases import KINDS, WORKLOADS, select
+from benchmarks.compare import compare, table
 from benchmarks.engines import ENGINES
 from benchmarks.plot import classes, draw
-from benchmarks.speed import _gap
+from benchmarks.speed import Turns, _gap
 
 ROOT = Path(__file__).parents[2]
 
@@ -116,3 +117,38 @@ def test_plot(tmp_path: Path) -> None:
     rows = {"tracecomp": {"seconds": 1e-3, "ratio": 1.0}, "torch": {"seconds": 2e-3, "ratio": 2.0}}
     draw({"speed": {"1": {"call/add 4": rows}}}, tmp_path / "plot.png")
     assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+class _Team:
+    """Stands for the processes of two commits: the new one needs ``times`` as long as the old one, in each turn."""
+
+    threads = 1
+    engines = ("tracecomp", "before")
+
+    def __init__(self, times: list[float]) -> None:
+        self._times = iter(times)
+
+    def ask(self, engine: str, do: str, **options: object) -> dict[str, object]:
+        if do == "prepare":
+            self._now = next(self._times) if engine == "tracecomp" else self._now
+            return {"first_calls": [1.0]}
+        if do == "result":
+            return {"none": True}
+        seconds = self._now if engine == "tracecomp" else 1.0
+        return {"wall": [seconds], "cpu": seconds}
+
+
+@pytest.mark.parametrize("by_cpu", [False, True])
+@pytest.mark.parametrize(
+    ("times", "slower"),
+    [([1.0], False), ([0.5], False), ([1.02], False), ([1.1, 1.0], False), ([1.1, 1.2, 1.1], True)],
+)
+def test_compare_counts_what_every_measurement_shows(
+    times: list[float], slower: bool, by_cpu: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("benchmarks.speed.has_cores", lambda threads: True)
+    workload = WORKLOADS["matmul/64x64 @ 64x64"]
+    found, bad = compare(_Team(times), [workload], Turns(2, 0.0, 1), 0.03, by_cpu, print)  # type: ignore[arg-type]
+    assert bad == ([workload.id] if slower else [])
+    assert found == {workload.id: max(1 / t for t in times)}
+    assert ("slower or failed: matmul" in table(found, bad)) is slower
