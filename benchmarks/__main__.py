@@ -46,16 +46,16 @@ def _parser() -> argparse.ArgumentParser:
     plot = commands.add_parser("plot", help="draw JSON files; needs matplotlib")
     plot.add_argument("results", type=Path, nargs="+")
     plot.add_argument("image", type=Path)
+    for command in (show, plot):
+        command.add_argument(
+            "--cpu", action="store_true", help="compare processor time, which other work disturbs less"
+        )
     versus = commands.add_parser(
         "compare", help="measure two commits in turns; fails if a workload became slower beyond noise"
     )
     versus.add_argument("before", help="the commit to compare with")
     versus.add_argument("now", nargs="?", default="HEAD", help="the other commit (default: %(default)s)")
     versus.add_argument("--limit", type=float, default=0.03, help="the share that counts (default: %(default)s)")
-    for command in (show, plot, versus):
-        command.add_argument(
-            "--cpu", action="store_true", help="compare processor time, which other work disturbs less"
-        )
     for command in (run, versus):
         _add_selection(command)
     commands.add_parser("list", help="print the names of the workloads")
@@ -180,7 +180,7 @@ def _compare(arguments: argparse.Namespace, parser: argparse.ArgumentParser) -> 
             parser.error(error.stderr.strip())
         for count in counts:
             team = Commits(folders, count, arguments.cache, arguments.patience, _say)
-            found, bad = compare(team, workloads, turns, arguments.limit, arguments.cpu, _say)
+            found, bad = compare(team, workloads, turns, arguments.limit, _say)
             team.stop()
             slower += len(bad)
             print(f"{machine.processor()}, threads: {count}, {arguments.before} and {arguments.now}\n")

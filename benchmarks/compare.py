@@ -49,15 +49,14 @@ def checkout(commit: str, folder: Path) -> Path:
 
 
 def compare(
-    team: Commits, workloads: Sequence[Workload], turns: Turns, limit: float, by_cpu: bool, say: Callable[[str], None]
+    team: Commits, workloads: Sequence[Workload], turns: Turns, limit: float, say: Callable[[str], None]
 ) -> tuple[dict[str, float], list[str]]:
     """The time before over the time now of each workload, and those that failed or became slower by over ``limit``.
 
-    Times are of the wall clock, or of the processor with ``by_cpu``.
+    A time is the least of all samples, which other work on the machine disturbs least.
     """
     found: dict[str, float] = {}
     bad: list[str] = []
-    clock = "cpu" if by_cpu else "seconds"
     for n, w in enumerate(workloads):
         ratios: list[float] = []
         rows: dict[str, Any] = {}
@@ -65,7 +64,7 @@ def compare(
             rows = measure(team, w, turns)
             if "ratio" not in rows.get(BEFORE, {}):
                 break
-            ratios.append(rows[BEFORE]["cpu"] / rows[OURS]["cpu"] if by_cpu else rows[BEFORE]["ratio"])
+            ratios.append(rows[BEFORE]["least"] / rows[OURS]["least"])
         if not ratios:
             if "failed" in rows.get(OURS, {}) and "failed" not in rows.get(BEFORE, {}):
                 bad.append(w.id)
@@ -75,8 +74,8 @@ def compare(
         slower = found[w.id] < 1 - limit
         bad += [w.id] * slower
         say(
-            f"{n + 1}/{len(workloads)} {w.id}: {time_text(rows[BEFORE][clock])} -> "
-            f"{time_text(rows[OURS][clock])}, {found[w.id]:.2f}{' SLOWER' * slower}"
+            f"{n + 1}/{len(workloads)} {w.id}: {time_text(rows[BEFORE]['least'])} -> "
+            f"{time_text(rows[OURS]['least'])}, {found[w.id]:.2f}{' SLOWER' * slower}"
         )
     return found, bad
 

@@ -89,8 +89,8 @@ class Team:
 
 
 def measure(team: Team, workload: Workload, turns: Turns) -> dict[str, Row]:
-    """Return each engine's seconds per call and its ratio to tracecomp's in the same round, or the reason why it has
-    none."""
+    """Return each engine's seconds per call, the least of them, and the ratio to tracecomp's in the same round, or the
+    reason why it has none."""
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda engine: team.ask(engine, "prepare", workload=workload.id), team.engines)
         rows = dict(zip(team.engines, answers, strict=True))
@@ -99,17 +99,22 @@ def measure(team: Team, workload: Workload, turns: Turns) -> dict[str, Row]:
     ready = [e for e in ready if "failed" not in rows[e]]
     rounds: dict[str, list[float]] = {e: [] for e in ready}
     cpu: dict[str, list[float]] = {e: [] for e in ready}
+    least = dict.fromkeys(ready, float("inf"))
     for turn in range(turns.rounds):
         for engine in ready[turn % len(ready) :] + ready[: turn % len(ready)] if ready else []:
             answer = _turn(team, engine, turns)
             if "wall" in answer:
                 rounds[engine].append(statistics.median(answer["wall"]))
                 cpu[engine].append(answer["cpu"])
+                least[engine] = min(least[engine], *answer["wall"])
             else:
                 rows[engine] |= answer
     for engine in ready:
         if "failed" not in rows[engine]:
-            rows[engine] |= {"seconds": statistics.median(rounds[engine]), "cpu": statistics.median(cpu[engine])}
+            rows[engine] |= {
+                "seconds": statistics.median(rounds[engine]), "cpu": statistics.median(cpu[engine]),
+                "least": least[engine],
+            }  # fmt: skip
             if OURS in ready and "failed" not in rows[OURS]:
                 pairs = zip(rounds[engine], rounds[OURS], strict=True)
                 rows[engine]["ratio"] = statistics.median(theirs / ours for theirs, ours in pairs)
