@@ -18,7 +18,7 @@ from tracecomp.passes.cost.scalar_cost import MOVING_COST, stmts_cost
 from tracecomp.passes.nests.loop_nest import Nest, ReductionPass
 from tracecomp.passes.nests.loop_vars import merge_vars, merged, replaced, split, wanted_split
 from tracecomp.passes.nests.peeling import part, parts_of
-from tracecomp.passes.schedule.column_reductions import column_schedule, column_sums, streams_columns
+from tracecomp.passes.schedule.column_reductions import column_schedule, column_sums, columns, streams_columns
 from tracecomp.passes.schedule.interleave import with_interleaved_stores
 from tracecomp.passes.schedule.nest_schedules import (
     ColumnSchedule,
@@ -78,8 +78,7 @@ def _ways(nest: Nest, threads: str, machine: Machine) -> Iterator[tuple[Nest, Ma
     vector = _vector_row(nest, machine)
     width = _chunk(nest, vector, machine)
     if vector is not None and streams_columns(nest, vector, width, machine):
-        # Half the width: a block's totals and rows are both in registers.
-        yield nest, column_schedule(nest, vector, width // 2, threads, machine)
+        yield nest, column_schedule(nest, vector, width, threads, machine)
     others, square = tuple(v for v in nest.outer if v != vector), _transposed(nest, vector, machine)
     width = square or width  # one vector of lanes: each lane reads a separate line
     yield nest, LaneSchedule(vector, width, others, square, nontemporal, threads)
@@ -120,12 +119,15 @@ def _problems(made: RowSchedule | MapSchedule, chosen: RowSchedule | MapSchedule
             (not named, f"order must list {' '.join(v.name for v in nest.outer if v != made.vector)}"),
         ]
     if isinstance(made, ColumnSchedule):
+        names = columns(nest, made.vector) if made.vector in nest.outer else ()
+        unit = prod(v.extent for v in names[1:])
         return [
-            (made.vector not in nest.outer, "vector must be a variable that is not summed"),
+            (not names, "vector must be a variable that is not summed"),
             (
-                not 0 < made.width <= made.block <= made.vector.extent,
-                "width must be 1 to block, and block at most the size of vector",
+                not 0 < made.width <= made.block <= prod(v.extent for v in names),
+                "width must be 1 to block, and block at most the number of columns",
             ),
+            (made.block % unit > 0, f"block must be a multiple of {unit}"),
             (not 0 < made.rows_at_once <= nest.reduced[-1].extent, "rows_at_once must be 1 to the number of rows"),
         ]
     assert isinstance(chosen, TransposeSchedule)
