@@ -93,8 +93,11 @@ def test_machine_code_is_unmapped(kind: str, windows: dict[str, list[dict[str, A
 
 @pytest.mark.parametrize("kind", REPETITIONS)
 def test_memory_is_freed(kind: str, windows: dict[str, list[dict[str, Any]]]) -> None:
-    """Tables of shapes are bounded by thousands, so that blocks of new shapes stay for longer than this test lasts."""
-    assert growth(windows[kind], "blocks") < REPETITIONS[kind] * (40 if kind == "shapes" else 2)
+    """Tables of shapes are bounded by thousands, so that blocks of new shapes stay for longer than this test lasts.
+
+    Tables of functions fill up in the first windows; a function that is not freed has hundreds of blocks.
+    """
+    assert growth(windows[kind], "blocks") < REPETITIONS[kind] * (40 if kind == "shapes" else 4)
     assert growth(windows[kind], "kB") < REPETITIONS[kind] * (20 if kind == "shapes" else 1)
 
 

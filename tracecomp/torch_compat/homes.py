@@ -71,8 +71,7 @@ class Homes:
     def restore(self) -> None:
         """Undo all changes."""
         for value, names in self._before:
-            for attribute, name in names.items():
-                setattr(value, attribute, name)
+            _rename(value, names)
         self._before.clear()
 
     def _home(self, own: str, value: type | FunctionType) -> str | None:
@@ -84,8 +83,16 @@ class Homes:
 
     def _set(self, value: type | FunctionType, **names: str) -> None:
         self._before.append((value, {attribute: getattr(value, attribute) for attribute in names}))
-        for attribute, name in names.items():
-            setattr(value, attribute, name)
+        _rename(value, names)
+
+
+def _rename(value: type | FunctionType, names: dict[str, str]) -> None:
+    """Set the names. From Python 3.13 on, a class of another module forgets its line, which ``inspect`` needs."""
+    line = vars(value).get("__firstlineno__")
+    for attribute, name in names.items():
+        setattr(value, attribute, name)
+    if line is not None:
+        value.__firstlineno__ = line
 
 
 class HomeLoader(SourceFileLoader):

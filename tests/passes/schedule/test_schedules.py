@@ -451,3 +451,23 @@ def test_a_transpose_that_is_one_panel_asks_for_no_next_one(shape: tuple[int, in
     x = normal(*shape)
     with on(Machine(vector_bytes=32, registers=16, l2_bytes=8000, l3_bytes=1 << 18)):
         assert np.array_equal(compiled(lambda x: x.t() * 2, x).numpy(), x.numpy().T * 2)
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("written", [False, True])
+@pytest.mark.parametrize(
+    "shape",
+    [(128, 64, 32), (67, 40, 33), (7, 300, 17), (130, 9, 5, 24), (12, 64, 256), (6, 5, 3), (40, 1, 64), (40, 64, 1)],
+)
+def test_sums_down_columns_of_several_variables(shape: tuple[int, ...], written: bool, threads: int) -> None:
+    """Operands that are the same for some of the columns keep several variables. Bits are those of eager mode."""
+    x, m, r = normal(*shape), normal(shape[-1], seed=1), normal(*shape[1:-1], 1, seed=2)
+
+    def f(x: tc.Tensor, m: tc.Tensor, r: tc.Tensor) -> tuple[tc.Tensor, ...]:
+        d = (x - m) * r
+        sums = d.sum(0), (d * d).sum(0)
+        return (*sums, d) if written else sums
+
+    for found, want in zip(compiled(f, x, m, r, threads=threads), f(x, m, r), strict=True):
+        assert np.array_equal(found.numpy(), want.numpy())

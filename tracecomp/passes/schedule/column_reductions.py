@@ -46,9 +46,11 @@ def columns(nest: Nest, vector: Var) -> tuple[Var, ...]:
     """The variables that run through the columns of a row, outermost first and ``vector`` last."""
     names, extent = [vector], vector.extent
     loads = _moving(nest, vector)
-    while found := [v for v in nest.outer if any(x.offset.coefficient(v) == extent for x in loads)]:
-        names.insert(0, found[0])
-        extent *= found[0].extent
+    others = [v for v in nest.outer if v != vector]
+    while found := next((v for v in others if any(x.offset.coefficient(v) == extent for x in loads)), None):
+        names.insert(0, found)
+        others.remove(found)
+        extent *= found.extent
     return tuple(names)
 
 
