@@ -63,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _add_selection(command: argparse.ArgumentParser) -> None:
-    """The options that choose what is measured, and how long."""
+    """Add the options that choose workloads, threads and times."""
     command.add_argument(
         "--classes", nargs="+", default=[], help=f"parts of workload names (see list); classes: {', '.join(KINDS)}"
     )

@@ -35,7 +35,7 @@ class Commits(Team):
 
 
 def checkout(commit: str, folder: Path) -> Path:
-    """The package of ``commit`` in ``folder``, beside the benchmarks of this checkout. CalledProcessError for a commit
+    """Put the package of ``commit`` and the benchmarks of this checkout in ``folder``. CalledProcessError for a commit
     that git does not know."""
     folder.mkdir(parents=True)
     archive = folder / "package.tar"

@@ -89,8 +89,10 @@ class Team:
 
 
 def measure(team: Team, workload: Workload, turns: Turns) -> dict[str, Row]:
-    """Return each engine's seconds per call, the least of them, and the ratio to tracecomp's in the same round, or the
-    reason why it has none."""
+    """Return each engine's seconds per call, and their ratio to tracecomp's in the same round; or why it has none.
+
+    ``least`` is the shortest time of all.
+    """
     with ThreadPoolExecutor() as pool:
         answers = pool.map(lambda engine: team.ask(engine, "prepare", workload=workload.id), team.engines)
         rows = dict(zip(team.engines, answers, strict=True))

@@ -120,7 +120,7 @@ def test_plot(tmp_path: Path) -> None:
 
 
 class _Team:
-    """Stands for the processes of two commits: the new one needs ``times`` as long as the old one, in each turn."""
+    """The processes of two commits. The new one takes ``times`` as long as the old one, measurement by measurement."""
 
     threads = 1
     engines = ("tracecomp", "before")

@@ -41,6 +41,7 @@ NOT_RUN = {
         "needs transformers; nightly.yml runs the example",
     ),
     **dict.fromkeys(SERVING, "tests/serve runs it with free ports"),
+    "python -m benchmarks compare main HEAD --threads 1": "needs the git history; tests/benchmarks tests its parts",
     "python -m benchmarks run": "takes hours",
     "python -m benchmarks run --classes matmul softmax --engines tracecomp,torch --threads 1 --quick": "takes minutes",
     "python -m benchmarks show results.json": "needs the results of a run; tests/benchmarks tests its parts",

@@ -79,7 +79,7 @@ class _Run:
         return edge is not None and edge[0] in self.buffers and self.buffers[edge[0]][edge[1]] is not None
 
     def taken(self, edge: Edge) -> Tensor | None:
-        """The gradient that has arrived at ``edge``: who takes it sends it on, with what is added."""
+        """Take the gradient that has arrived at ``edge``, to add to it and to send it there again."""
         if edge is None or edge[0] not in self.buffers:
             return None
         slots = self.buffers[edge[0]]

@@ -78,7 +78,7 @@ def column_schedule(nest: Nest, vector: Var, chunk: int, threads: str, machine: 
     width = chunk // 2 if len(names) == 1 else chunk
     # If there are other outer variables, threads share those, and blocks inside are in order.
     kind = "serial" if len(nest.outer) > len(names) else threads
-    # Rows often lie a power of two apart, in the same set of the cache: together they may not exceed its ways.
+    # Rows whose distance is a power of two share a set of the cache: together they may not exceed its ways.
     rows = max(machine.tuning.column_rows // _streams(nest, vector), 1)
     return ColumnSchedule(vector, width, _block_size(nest, names, width, kind, machine), rows, threads)
 
