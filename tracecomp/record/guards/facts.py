@@ -64,13 +64,14 @@ FACTS: dict[str, Callable[[Tensor, Any], object]] = {
     "is_inference": lambda t, _: t.is_inference(),
     "storage_offset": lambda t, factor: t.storage_offset() % factor if factor else t.storage_offset(),
     "data_ptr": lambda t, _: t.data_ptr(),
+    "is_shared": lambda t, _: t.is_shared(),
     "storage": _storage,
     "untyped_storage": _storage,
     "attribute": _attribute,
 }
 """The facts and their queries; some take another operand: a tensor, a name."""
 
-OF_MEMORY = frozenset({"_version", "_base", "storage_offset", "data_ptr", "storage", "untyped_storage"})
+OF_MEMORY = frozenset({"_version", "_base", "storage_offset", "data_ptr", "is_shared", "storage", "untyped_storage"})
 """Facts of a view created by the call that follow from its base."""
 
 WRITTEN = frozenset({"_version", "is_leaf", "grad_fn"})
