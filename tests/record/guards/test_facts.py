@@ -1,4 +1,4 @@
-"""What a program reads of a tensor besides its values: each public name, for tensors that differ in nothing else.
+"""A program's reads of tensors other than values: each public name, for tensors that differ in nothing else.
 
 A name of ``Tensor`` whose answer differs among them is guarded, or its call is not recorded.
 """
