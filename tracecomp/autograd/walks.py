@@ -24,7 +24,7 @@ from tracecomp.runtime.aligned import Make
 Array = np.ndarray[Any, Any]
 Form: TypeAlias = tuple[Any, ...]
 
-AFTER = 6
+AFTER = 12
 """Passes over graphs of one form after which it is compiled."""
 MANY = 512
 """Most forms that are counted."""
