@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tracecomp.autograd.engine import Target, accumulate
+from tracecomp.base import config
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import AccumulateGrad, ProgramNode
 from tracecomp.eager.modes import modes
@@ -24,10 +25,16 @@ from tracecomp.runtime.aligned import Make
 Array = np.ndarray[Any, Any]
 Form: TypeAlias = tuple[Any, ...]
 
-AFTER = 12
+AFTER = 4
 """Passes over graphs of one form after which it is compiled."""
+AFTER_EAGER = 24
+"""The same for graphs of eager operators alone: their form changes when functions of the program get machine code."""
 MANY = 512
 """Most forms that are counted."""
+MOST_SERVED = 64
+"""Most forms with a program."""
+MOST_NODES = 512
+"""Most nodes of a graph whose form is computed."""
 _newest_first: Callable[[Node], float] = attrgetter("number")
 
 
@@ -38,7 +45,7 @@ class Walk:
     program's results are for the ``leaves``: nodes that accumulate.
     """
 
-    __slots__ = ("_count", "leaves", "reads", "released", "results", "run")
+    __slots__ = ("_considered", "_count", "leaves", "reads", "released", "results", "run")
 
     def __init__(self) -> None:
         self.run: Callable[[Sequence[Array], Sequence[Array]], None] | None = None
@@ -47,12 +54,18 @@ class Walk:
         self.released: Sequence[int] = ()
         self.results: Sequence[tuple[Make, tuple[int, ...], Any]] = ()
         self._count = 0
+        self._considered = False
 
     def count(self, form: Form, nodes: Sequence[Node], grad: Tensor) -> None:
         """Count a pass of the engine; begin to compile the form if it recurs."""
         self._count += 1
-        if self._count == AFTER and not consider(self, form, nodes, grad):
-            self._count = 0
+        if self._considered or self._count < AFTER:
+            return
+        if self._count < AFTER_EAGER and not any(node.compiled for node in nodes):
+            return
+        self._count -= AFTER
+        if sum(w.run is not None for w in _walks.values()) < MOST_SERVED:
+            self._considered = consider(self, form, nodes, grad)
 
     def serve(self, nodes: Sequence[Node], grad: Tensor, keep_graph: bool) -> bool:
         """Run the program; False, without effects, if a saved value is not as it was saved."""
@@ -96,6 +109,8 @@ def walk(roots: Sequence[Target], grads: Sequence[Tensor], keep_graph: bool) -> 
     """Run a pass that accumulates at all leaves as a program; False if the engine has to."""
     if len(roots) != 1 or modes.recorder is not None or use.begun or modes.anomaly or type(grads[0]) is not Tensor:
         return False
+    if config.current().eager != "native":
+        return False
     found = _form(roots[0], grads[0])
     if found is None:
         return False
@@ -114,18 +129,18 @@ def walk(roots: Sequence[Target], grads: Sequence[Tensor], keep_graph: bool) -> 
 def _form(root: Target, grad: Tensor) -> tuple[Form, list[Node]] | None:
     """The form of the graph behind ``root`` and its nodes, newest first; None if a node has no form."""
     start, number = root
-    if start.out_types[number] != (grad._data.dtype, grad._data.shape):
-        return None
     forms, stack = {start: start.form()}, [start]
     while stack:
         node = stack.pop()
-        if forms[node] is None:
+        if forms[node] is None or len(forms) > MOST_NODES:
             return None
         for edge in node.edges:
             if edge is not None and edge[0] not in forms:
                 child = edge[0]
                 forms[child] = child.form()
                 stack.append(child)
+    if start.out_types[number] != (grad._data.dtype, grad._data.shape):
+        return None
     nodes = sorted(forms, key=_newest_first, reverse=True)
     place = {node: n for n, node in enumerate(nodes)}
     parts: list[Any] = [number]

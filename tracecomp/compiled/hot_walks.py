@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tracecomp.autograd.walks import Form, Walk
-from tracecomp.base import config
 from tracecomp.compiled.backends import BACKENDS, Native
 from tracecomp.compiled.trial_runs import Unfit
 from tracecomp.eager.grad_fn import AccumulateGrad, ProgramNode, run_on_arrays
@@ -141,7 +140,7 @@ def _fit_array(grad: Any, kind: ArrayType) -> Any:
 
 def consider(walk: Walk, form: Form, nodes: Sequence[Node], grad: Tensor) -> bool:
     """Begin to compile passes like this one, if that is worthwhile; False: ask again later."""
-    if config.current().eager != "native" or modes.inference:
+    if modes.inference:
         return False
     if not background.is_idle():  # functions that get machine code change the form
         return False

@@ -327,6 +327,7 @@ class _TrackedNode(ProgramNode):
 
     __slots__ = ("_apart", "_arrays", "_counts", "_outputs", "_served", "_storage", "_tensors")
 
+    compiled = True
     _apart: bool
     _arrays: Mapping[int, Array]
     _counts: Mapping[int, int]

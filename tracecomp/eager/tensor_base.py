@@ -83,6 +83,7 @@ class Node:
     origin: Origin | None = None
     _metadata: dict[Any, Any] | None = None
     observed = False  # whether gradients that arrive were announced to be read or replaced
+    compiled = False  # whether machine code computed the results
     takes_nothing = False  # whether it runs when no gradient has arrived
     passes_on = False  # whether it replaces several nodes, of which only those with a gradient run
 

@@ -36,6 +36,7 @@ class _Background:
         self._thread: threading.Thread | None = None
         self._ending = False
         self._awaited = False
+        self._working = False
 
     def add(self, name: str, work: Work) -> bool:
         """Queue ``work``; False if too much is queued already."""
@@ -81,6 +82,10 @@ class _Background:
                 return True
         return False
 
+    def is_idle(self) -> bool:
+        """Whether there is no work."""
+        return not self._working and self.waiting.empty()
+
     def end(self) -> None:
         """Finish the current compilation: ending a thread inside LLVM ends the process."""
         self._ending = True
@@ -93,11 +98,13 @@ class _Background:
         while (given := self.waiting.get()) is not None and not self._ending:
             began = time.perf_counter()
             name, work = given
+            self._working = True
             try:
                 work()
             except Exception as error:  # the function's own error, on copies: the program raises it itself
                 self.refused.append((name, f"{type(error).__name__}: {error}"))
             finally:
+                self._working = False
                 del given, work
             self._rest(REST * (time.perf_counter() - began))
 
@@ -121,8 +128,8 @@ def finish() -> None:
 
 
 def is_idle() -> bool:
-    """Whether no work is waiting."""
-    return _background.waiting.empty()
+    """Whether there is no work."""
+    return _background.is_idle()
 
 
 def refused() -> list[tuple[str, str]]:
