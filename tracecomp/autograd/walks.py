@@ -1,4 +1,4 @@
-"""Backward passes over graphs of a form that was seen before: one program instead of a walk from node to node.
+"""Backward passes over graphs of a known form: one program instead of a walk from node to node.
 
 The form of a graph is the forms of its nodes, newest first, and their edges. A layer above compiles the walk of a form
 that recurs (``set_consider``), with the bits of the engine. A pass that hooks, modes or nodes observe has no form, and

@@ -39,7 +39,7 @@ MOST_STEPS = 256
 
 
 class _Step(NamedTuple):
-    """What a pass does at one node: ``program`` reads ``slots``; None: a leaf.
+    """A step of a pass, at one node: ``program`` reads ``slots``; None: a leaf.
 
     ``types`` are those that the gradients have to have behind the ``edges``, which lead to places of nodes.
     """
@@ -128,7 +128,7 @@ class _Pass:
 
 def _fit_value(graph: Graph, grad: Value, kind: ArrayType) -> Value:
     if grad.type.shape != kind[1]:
-        raise Unfit("a gradient has another shape than its operand")
+        raise Unfit("a gradient has a different shape than its operand")
     dtype = from_numpy_dtype(kind[0])
     return grad if grad.type.dtype is dtype else graph.apply("cast", grad, dtype=dtype)
 

@@ -104,7 +104,7 @@ class Node:
         """Let go of saved values."""
 
     def form(self) -> Any:
-        """A hashable description of what ``backward`` computes, except for its edges; None: it has to run by itself."""
+        """A hashable description of what ``backward`` computes, without the edges; None: only ``backward`` knows."""
         return None
 
     def look(self) -> None:
