@@ -33,7 +33,7 @@ MANY = 512
 """Most forms that are counted."""
 MOST_SERVED = 64
 """Most forms with a program."""
-MOST_NODES = 512
+MOST_NODES = 1024
 """Most nodes of a graph whose form is computed."""
 _newest_first: Callable[[Node], float] = attrgetter("number")
 

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tracecomp.autograd.walks import Form, Walk
+from tracecomp.compiled import background as compiling
 from tracecomp.compiled.backends import BACKENDS, Native
+from tracecomp.compiled.background import Job
 from tracecomp.compiled.trial_runs import Unfit
 from tracecomp.eager.grad_fn import AccumulateGrad, ProgramNode, run_on_arrays
 from tracecomp.eager.modes import modes
@@ -34,8 +36,10 @@ MOST_BYTES = 2**24
 """Most bytes of the values that a pass reads. The engine frees them one by one, a program only when it ends."""
 MOST_SCRATCH = 2**22
 """Bytes of scratch memory, which stays with the machine code."""
-MOST_STEPS = 256
+MOST_STEPS = 1024
 """Most operators of a pass."""
+PATIENCE = 0.02
+"""Seconds for which the second thread waits for another process before it does other work."""
 
 
 class _Step(NamedTuple):
@@ -161,16 +165,38 @@ def consider(walk: Walk, form: Form, nodes: Sequence[Node], grad: Tensor) -> boo
     walk.leaves = [place for place, step in enumerate(one.steps) if step is not None and step.program is None]
     walk.released = [place for place, step in enumerate(one.steps) if step is not None and step.program is not None]
     walk.results = [_result(*one.types[place][0]) for place in walk.leaves]
-    return background.begin("backward", partial(_make, walk, one, [np.array(a, order="C") for a in arrays]))
+    return background.begin("backward", partial(_begin, walk, one, [np.array(a, order="C") for a in arrays]))
 
 
 def _result(dtype: np.dtype[np.generic], shape: tuple[int, ...]) -> tuple[Make, tuple[int, ...], np.dtype[np.generic]]:
     return maker(dtype.itemsize * math.prod(shape)), shape, dtype
 
 
-def _make(walk: Walk, one: _Pass, arrays: list[Array]) -> None:
+def _begin(walk: Walk, one: _Pass, arrays: list[Array]) -> None:
+    """Compile the program of a form, in another process if that takes long."""
+    graph = one.graph(arrays)
+    finish = partial(_serve, walk, one, graph, arrays)
+    job = compiling.begin(graph.name, graph, {}, frozenset())
+    if job is None:
+        finish()
+    else:
+        _await(job, finish)
+
+
+def _await(job: Job, finish: Callable[[], None]) -> None:
+    """Call ``finish`` when ``job`` is done; do other work meanwhile."""
+    if not job.done.wait(PATIENCE):
+        background.begin("backward", partial(_await, job, finish))
+        return
+    with job.delivered():
+        if job.error:
+            raise Unfit(job.error)
+        finish()
+
+
+def _serve(walk: Walk, one: _Pass, graph: Graph, arrays: list[Array]) -> None:
     """Serve passes of the form, if machine code has the bits of the engine."""
-    code = BACKENDS["native"](one.graph(arrays), {}, None, frozenset())
+    code = BACKENDS["native"](graph, {}, None, frozenset())
     if not isinstance(code, Native) or code.executable.image.memory_bytes > MOST_SCRATCH:
         raise Unfit("it needs host routines or too much memory")
     rng = np.random.default_rng(0)
