@@ -216,7 +216,7 @@ def from_process(items: Callable[[], Iterator[T]], seconds: float) -> Iterator[T
     """Yield the items that a forked process makes; ``Ended`` if it crashes or makes none for ``seconds``."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_send, args=(items, sender), daemon=True)
+    process = context.Process(target=_send, args=(items, sender, receiver), daemon=True)
     process.start()
     sender.close()
     try:
@@ -234,7 +234,8 @@ def from_process(items: Callable[[], Iterator[T]], seconds: float) -> Iterator[T
         receiver.close()
 
 
-def _send(items: Callable[[], Iterator[T]], sender: Any) -> None:
+def _send(items: Callable[[], Iterator[T]], sender: Any, receiver: Any) -> None:
+    receiver.close()  # so that a pipe without a reader ends this process
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     for item in items():
         sender.send(item)

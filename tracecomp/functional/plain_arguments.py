@@ -26,6 +26,8 @@ _EVERYWHERE = frozenset(("axis", "keepdims", "out"))
 """Keywords that are checked elsewhere."""
 _INTEGERS = frozenset(("int", "Sequence[int]", "Sizes", "Dim", "Target"))
 """Kinds whose integers have 64 bits."""
+_DOUBLES = frozenset(("float", "Sequence[float]", "Number", "complex"))
+"""Kinds whose integers become doubles."""
 _REPEATED = frozenset(("interpolate", "local_response_norm", "unfold", "upsample_bilinear", "upsample_nearest"))
 """Functions of ``nn.functional`` for which PyTorch's Python code makes a list of a single size."""
 _DOUBLE_BITS = 1024
@@ -196,9 +198,10 @@ class PlainArguments:
                 continue
             said = f"{self.name}(): argument {which} must fit %s, but got {integer_text(large)}"
             in_list = is_list or self.repeats
-            if not _INTEGERS.isdisjoint(kind.split(" | ")):
+            parts = kind.split(" | ")
+            if not _INTEGERS.isdisjoint(parts):
                 raise (TypeError if in_list else ValueError)(said % "64 bits") from None
-            if large.bit_length() > _DOUBLE_BITS:
+            if not _DOUBLES.isdisjoint(parts) and large.bit_length() > _DOUBLE_BITS:
                 raise (TypeError if in_list else OverflowError)(said % "a double") from None
 
     def _error(self, which: str, kind: str, value: object, test: Test) -> TypeError:
