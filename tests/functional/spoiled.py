@@ -162,6 +162,8 @@ def kind(ours: Any, theirs: Any) -> str | None:
 
 def _raw(error: Exception) -> str | None:
     text = str(error)
+    if "must fit" in text:  # the words for numbers that are too large
+        return None
     from_inside = isinstance(error, RAW) or type(error).__module__.startswith("numpy") or "'_data'" in text
     return "raw" if from_inside or (type(error) is IndexError and "tuple index out of range" in text) else None
 

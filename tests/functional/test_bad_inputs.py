@@ -49,7 +49,11 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         RuntimeError,
         "0-dimensional weight",
     ),
-    "interpolate by a huge integer": (lambda: F.interpolate(x[None], scale_factor=2**2000), TypeError, "must fit a double"),
+    "interpolate by a huge integer": (
+        lambda: F.interpolate(x[None], scale_factor=2**2000),
+        TypeError,
+        "must fit a double",
+    ),
     "interpolate by nan": (lambda: F.interpolate(x[None], scale_factor=math.nan), RuntimeError, "does not fit int64"),
     "interpolate by infinity": (
         lambda: F.interpolate(x[None], scale_factor=math.inf),

@@ -40,6 +40,8 @@ def refuse_too_large(name: str, error: Exception) -> None:
     text = str(error)
     if isinstance(error, OverflowError) and "C long" in text:
         raise ValueError(f"{name}(): an integer does not fit 64 bits") from None
+    if isinstance(error, OverflowError) and "convert to float" in text:
+        raise OverflowError(f"{name}(): an integer must fit a double") from None
     if "convert float infinity to integer" in text or "convert float NaN to integer" in text:
         raise RuntimeError(f"{name}(): a number is infinite or NaN, where an integer is expected") from None
     if isinstance(error, MemoryError) or "array is too big" in text or "Maximum allowed" in text:
