@@ -5,8 +5,8 @@ Each function of ``torch`` and ``torch.nn.functional`` and each method of ``Tens
 errors: exceptions from inside (``KeyError``, ``AttributeError``, ``OverflowError``, numpy's own, ...) where PyTorch
 raises another type. ``--all`` also lists other types, refused calls and accepted calls.
 
-A separate process makes the calls. A call that crashes it or takes longer than ``--seconds`` counts as *ended*, for
-tracecomp or for PyTorch, whose loops end for no signal; a new process goes on with the next call.
+A separate process makes the calls, because a signal does not interrupt a loop in PyTorch. A call that crashes the
+process or takes longer than ``--seconds`` counts as *ended*. A new process makes the next calls.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _raw(error: Exception) -> str | None:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a call did, or that it begins: then ``kind`` is ``"begins"`` and ``said`` names the library."""
+    """The outcome of a call. Kind ``"begins"`` announces a call instead, and ``said`` names the library."""
 
     kind: str
     call: str

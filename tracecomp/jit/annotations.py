@@ -8,7 +8,7 @@ __all__ = ["Any", "BroadcastingList1", "BroadcastingList2", "BroadcastingList3",
 
 
 class BroadcastingListCls:
-    """``BroadcastingList2[int]`` annotates two numbers, or one that stands for both."""
+    """``BroadcastingList2[int]`` annotates two numbers, or one number for both."""
 
     def __getitem__(self, types: object) -> None:
         """Return None: the annotation has no effect."""

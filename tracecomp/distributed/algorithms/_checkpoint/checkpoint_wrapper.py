@@ -26,7 +26,7 @@ class CheckpointImpl(Enum):
 
 
 class ActivationWrapper(Module, ABC):
-    """A module around another one, whose names it keeps in ``named_parameters`` and ``state_dict``."""
+    """A wrapper of a module that keeps its names in ``named_parameters`` and ``state_dict``."""
 
     def __init__(self, mod: Module) -> None:
         super().__init__()
