@@ -192,12 +192,12 @@ class PlainArguments:
         given = [(f"'{p}' (position {i + 1})", kind, args[i]) for i, p, kind, _ in self.places if i < len(args)]
         given += [(f"'{p}'", self.tests[p][0], x) for p, x in kwargs.items() if p in self.tests]
         for which, kind, value in given:
-            is_list = isinstance(value, tuple | list)
-            large = next((x for x in (value if is_list else (value,)) if type(x) is int and not fits_64_bits(x)), None)
+            values = value if isinstance(value, tuple | list) else (value,)
+            large = next((x for x in values if type(x) is int and not fits_64_bits(x)), None)
             if large is None:
                 continue
             said = f"{self.name}(): argument {which} must fit %s, but got {integer_text(large)}"
-            in_list = is_list or self.repeats
+            in_list = values is value or self.repeats
             parts = kind.split(" | ")
             if not _INTEGERS.isdisjoint(parts):
                 raise (TypeError if in_list else ValueError)(said % "64 bits") from None

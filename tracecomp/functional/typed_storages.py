@@ -15,7 +15,7 @@ from tracecomp.ir import types
 from tracecomp.ir.types import DType
 
 
-class _TypedMeta(type):
+class _StorageMeta(type):
     """``isinstance(x, FloatStorage)`` tests the dtype; a call creates a ``TypedStorage``."""
 
     dtype: DType
@@ -48,4 +48,4 @@ for _dtype in types.DTYPES:
     _word = types.type_word(_dtype)
     if _word in _WORDS:
         _fields = {"dtype": _dtype, "__doc__": f"Memory with elements of type {_dtype.name}."}
-        publish(_TypedMeta(f"{_word}Storage", (), _fields), f"torch.{_word}Storage")
+        publish(_StorageMeta(f"{_word}Storage", (), _fields), f"torch.{_word}Storage")
