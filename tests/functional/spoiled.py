@@ -23,6 +23,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -250,7 +251,7 @@ def bounded_differences(torch: Any, ours: Any, wanted: Callable[[str], bool], se
     first, seen = (0, 0), None
     while True:
         try:
-            for seen in from_process(lambda first=first: differences(torch, ours, pairs, first), seconds):
+            for seen in from_process(partial(differences, torch, ours, pairs, first), seconds):
                 yield seen
             return
         except Ended:

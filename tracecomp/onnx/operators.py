@@ -10,9 +10,10 @@ __all__ = ["reshape_from_tensor_shape", "shape_as_tensor"]
 
 def shape_as_tensor(x: Tensor) -> Tensor:
     """The shape of ``x``, of type int64."""
-    return T._shape_as_tensor(x)
+    sizes: Tensor = T._shape_as_tensor(x)
+    return sizes
 
 
 def reshape_from_tensor_shape(x: Tensor, shape: Tensor) -> Tensor:
     """``x`` reshaped to the numbers in ``shape``."""
-    return T._reshape_from_tensor(x, shape)
+    return x.reshape(shape.tolist())

@@ -26,7 +26,7 @@ def swap_tensor(module: Module, name: str, tensor: Any, allow_missing: bool = Fa
         raise KeyError('tensor name can\'t contain "."')
     if tensor is not _MISSING and tensor is not None and not isinstance(tensor, Tensor):
         raise TypeError(f"{tensor} is not an instance of torch.Tensor")
-    place = next((d for d in (module._parameters, module._buffers) if name in d), module.__dict__)
+    place: dict[str, Any] = next((d for d in (module._parameters, module._buffers) if name in d), module.__dict__)
     before = place.get(name, _MISSING)
     if before is _MISSING and not allow_missing:
         raise AttributeError(f"{module._get_name()} has no attribute `{name}`")

@@ -30,7 +30,7 @@ class ActivationWrapper(Module, ABC):
 
     def __init__(self, mod: Module) -> None:
         super().__init__()
-        self._checkpoint_wrapped_module = mod
+        self._checkpoint_wrapped_module: Any = mod
         self.register_state_dict_post_hook(_without_prefix)
         self.register_load_state_dict_pre_hook(_with_prefix)
 
@@ -81,8 +81,9 @@ class CheckpointWrapper(ActivationWrapper):
     ) -> None:  # fmt: skip
         super().__init__(mod)
         self.checkpoint_impl = checkpoint_impl
-        reentrant = {} if checkpoint_fn else {"use_reentrant": checkpoint_impl is CheckpointImpl.REENTRANT}
-        self.checkpoint_fn = partial(checkpoint_fn or checkpoint, **reentrant, **checkpoint_fn_kwargs)
+        if checkpoint_fn is None:
+            checkpoint_fn = partial(checkpoint, use_reentrant=checkpoint_impl is CheckpointImpl.REENTRANT)
+        self.checkpoint_fn = partial(checkpoint_fn, **checkpoint_fn_kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Call the module."""
