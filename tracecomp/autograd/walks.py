@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -20,7 +20,9 @@ from tracecomp.eager.grad_fn import AccumulateGrad, ProgramNode
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, get_grad, set_grad
 from tracecomp.eager.tensor_base import Node
-from tracecomp.runtime.aligned import Make
+
+if TYPE_CHECKING:  # the module loads the assembler
+    from tracecomp.runtime.aligned import Make
 
 Array = np.ndarray[Any, Any]
 Form: TypeAlias = tuple[Any, ...]

@@ -137,7 +137,7 @@ def _fit_value(graph: Graph, grad: Value, kind: ArrayType) -> Value:
     return grad if grad.type.dtype is dtype else graph.apply("cast", grad, dtype=dtype)
 
 
-def _fit_array(grad: Any, kind: ArrayType) -> Any:
+def _fit_array(grad: object, kind: ArrayType) -> Any:
     grad = np.asanyarray(grad)
     return grad if grad.dtype == kind[0] else run_on_arrays(OPS["cast"], (grad,), {"dtype": from_numpy_dtype(kind[0])})
 
