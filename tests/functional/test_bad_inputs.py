@@ -59,9 +59,9 @@ CALLS: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a negative adaptive size": (lambda: F.adaptive_avg_pool1d(x, -7), RuntimeError, "not be negative"),
     "binomial numbers of integers": (lambda: torch.binomial(x.long(), x), ValueError, "floating-point"),
     "binomial numbers of two dtypes": (lambda: torch.binomial(x, x.double()), RuntimeError, "expected Float"),
-    "one int for a padding": (lambda: F.pad(x, 1), TypeError, "must be tuple of ints, not int"),
-    "one int for a view's size": (lambda: torch.as_strided(x, 3, 1), TypeError, "must be tuple of ints, not int"),
-    "one int for axes of a rotation": (lambda: torch.rot90(x, 1, 0), TypeError, "must be tuple of ints, not int"),
+    "one int for a padding": (lambda: ANY.nn.functional.pad(x, 1), TypeError, "must be tuple of ints, not int"),
+    "one int for a view's size": (lambda: ANY.as_strided(x, 3, 1), TypeError, "must be tuple of ints, not int"),
+    "one int for axes of a rotation": (lambda: ANY.rot90(x, 1, 0), TypeError, "must be tuple of ints, not int"),
     "interpolate by nan": (lambda: F.interpolate(x[None], scale_factor=math.nan), RuntimeError, "does not fit int64"),
     "interpolate by infinity": (
         lambda: F.interpolate(x[None], scale_factor=math.inf),
