@@ -26,6 +26,7 @@ from tracecomp.eager.device import (
     channels_last_3d,
     contiguous_format,
     device,
+    jagged,
     layout,
     memory_format,
     preserve_format,

@@ -12,6 +12,7 @@ from tracecomp.eager.device import channels_last as channels_last
 from tracecomp.eager.device import channels_last_3d as channels_last_3d
 from tracecomp.eager.device import contiguous_format as contiguous_format
 from tracecomp.eager.device import device as device
+from tracecomp.eager.device import jagged as jagged
 from tracecomp.eager.device import layout as layout
 from tracecomp.eager.device import memory_format as memory_format
 from tracecomp.eager.device import preserve_format as preserve_format
@@ -81,17 +82,29 @@ from tracecomp.ir.types import uint32 as uint32
 from tracecomp.ir.types import uint64 as uint64
 from tracecomp.ir.types import bool_ as _bool
 bool = _bool
+from tracecomp.functional.names import BFloat16Storage as BFloat16Storage
 from tracecomp.functional.names import BFloat16Tensor as BFloat16Tensor
+from tracecomp.functional.names import BoolStorage as BoolStorage
 from tracecomp.functional.names import BoolTensor as BoolTensor
+from tracecomp.functional.names import ByteStorage as ByteStorage
 from tracecomp.functional.names import ByteTensor as ByteTensor
+from tracecomp.functional.names import CharStorage as CharStorage
 from tracecomp.functional.names import CharTensor as CharTensor
+from tracecomp.functional.names import ComplexDoubleStorage as ComplexDoubleStorage
+from tracecomp.functional.names import ComplexFloatStorage as ComplexFloatStorage
+from tracecomp.functional.names import DoubleStorage as DoubleStorage
 from tracecomp.functional.names import DoubleTensor as DoubleTensor
 from tracecomp.functional.names import Event as Event
+from tracecomp.functional.names import FloatStorage as FloatStorage
 from tracecomp.functional.names import FloatTensor as FloatTensor
+from tracecomp.functional.names import HalfStorage as HalfStorage
 from tracecomp.functional.names import HalfTensor as HalfTensor
+from tracecomp.functional.names import IntStorage as IntStorage
 from tracecomp.functional.names import IntTensor as IntTensor
+from tracecomp.functional.names import LongStorage as LongStorage
 from tracecomp.functional.names import LongTensor as LongTensor
 from tracecomp.functional.names import OutOfMemoryError as OutOfMemoryError
+from tracecomp.functional.names import ShortStorage as ShortStorage
 from tracecomp.functional.names import ShortTensor as ShortTensor
 from tracecomp.functional.names import Stream as Stream
 from tracecomp.functional.names import SymBool as SymBool

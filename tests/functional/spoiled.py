@@ -4,6 +4,9 @@ Each function of ``torch`` and ``torch.nn.functional`` and each method of ``Tens
 ``CALLS`` that PyTorch accepts. Every argument is then replaced by each value of ``SPOILED``. The command lists *raw*
 errors: exceptions from inside (``KeyError``, ``AttributeError``, ``OverflowError``, numpy's own, ...) where PyTorch
 raises another type. ``--all`` also lists other types, refused calls and accepted calls.
+
+A separate process makes the calls, because a signal does not interrupt a loop in PyTorch. A call that crashes the
+process or takes longer than ``--seconds`` counts as *ended*. A new process makes the next calls.
 """
 
 from __future__ import annotations
@@ -12,18 +15,35 @@ import argparse
 import collections
 import contextlib
 import io
+import multiprocessing
+import resource
 import sys
+import time
 import warnings
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
 
+T = TypeVar("T")
 Args = tuple[Any, ...]
 RAW = (
     KeyError, AttributeError, AssertionError, RecursionError, OverflowError, ArithmeticError, NameError, SystemError,
     StopIteration, MemoryError, UnicodeError,
 )  # fmt: skip
 """Errors that a program meets only if the library has not checked an argument."""
+FAULTS = ("raw", "ended (tracecomp)")
+FROM_PYTHON = (
+    "arg is an empty sequence", "tuple index out of range", "list index out of range", "objects cannot be broadcast",
+    "could not be broadcast together", "'_data'",
+    "unsupported operand type", "has no attribute", "is not iterable", "not subscriptable", "cannot unpack",
+    "unhashable", "not supported between instances", "bad operand type", "invalid literal", "could not convert string",
+    "object has no len()", "interpreted as an integer", "values to unpack",
+)  # fmt: skip
+"""Words of messages of Python and numpy."""
+MEMORY = 16 << 30
+"""The address space of the process that makes the calls; larger requests fail there as they do elsewhere."""
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "matrix": lambda t: t.arange(12.0).reshape(3, 4) / 16 + 0.125,
     "square": lambda t: t.eye(3) * 2 + t.arange(9.0).reshape(3, 3) / 16,
@@ -95,11 +115,8 @@ BESIDE = (
     "is_set_to", "DisableTorch", "scripted", "handle_torch", "has_torch", "boolean_dispatch", "assert_int", "nested",
     "hspmm", "sspaddmm", "smm", "spmm", "saddmm", "chalf", "ccol", "crow", "col_indices", "row_indices", "coalesce",
     "cond", "while_loop", "read_vitals", "segment_reduce", "norm_except", "narrow_copy", "renorm_", "combinations",
-    "binomial",
 )  # fmt: skip
-"""Beginnings of names that set global state, read files or memory, or are missing in tracecomp.
-
-PyTorch's ``binomial`` does not end for a count of nan."""
+"""Beginnings of names that set global state, read files or memory, or are missing in tracecomp."""
 
 
 ACCESSORS = (
@@ -148,31 +165,109 @@ def kind(ours: Any, theirs: Any) -> str | None:
     if ours is None or theirs is None:
         return None if ours is theirs else "accepted" if ours is None else _raw(ours) or "refused"
     if type(ours) is type(theirs) or isinstance(ours, type(theirs)):
-        return None
+        return "raw" if any(words in str(ours) for words in FROM_PYTHON) else None
     return _raw(ours) or "other type"
 
 
 def _raw(error: Exception) -> str | None:
     text = str(error)
-    from_inside = isinstance(error, RAW) or type(error).__module__.startswith("numpy") or "'_data'" in text
-    return "raw" if from_inside or (type(error) is IndexError and "tuple index out of range" in text) else None
+    if "must fit" in text:  # the words for numbers that are too large
+        return None
+    if any(words in text for words in FROM_PYTHON):
+        return "raw"
+    return "raw" if isinstance(error, RAW) or type(error).__module__.startswith("numpy") else None
 
 
-def differences(torch: Any, ours: Any, wanted: Callable[[str], bool]) -> Iterator[tuple[str, str, str]]:
-    """Yield kind, call and text of each difference from PyTorch; calls that agree have the kind ``"equal"``."""
+@dataclass(frozen=True)
+class Seen:
+    """The outcome of a call. Kind ``"begins"`` announces a call instead, and ``said`` names the library."""
+
+    kind: str
+    call: str
+    said: str
+    place: tuple[int, int]
+    """The numbers of the function and of its call; the search for the first arguments is call 0."""
+
+
+Pairs = list[tuple[str, Callable[..., Any], Callable[..., Any]]]
+
+
+def shared(torch: Any, ours: Any, wanted: Callable[[str], bool]) -> Pairs:
+    """The functions that both libraries have: name, PyTorch's and tracecomp's."""
     own = dict(functions(ours))
-    for name, theirs in functions(torch):
-        if name not in own or not wanted(name):
-            continue
+    return [(name, theirs, own[name]) for name, theirs in functions(torch) if name in own and wanted(name)]
+
+
+def differences(torch: Any, ours: Any, pairs: Pairs, first: tuple[int, int] = (0, 0)) -> Iterator[Seen]:
+    """Yield how each call from ``first`` on differs from PyTorch; calls that agree have the kind ``"equal"``."""
+    for number, (name, theirs, own) in enumerate(pairs[first[0] :], first[0]):
+        yield Seen("begins", name, "search", (number, 0))
         args = next((a for a in CALLS if outcome(torch, theirs, a) is None), None)
-        if args is None or outcome(ours, own[name], args) is not None:
+        if args is None or outcome(ours, own, args) is not None:
             continue
-        for place in range(len(args)):
-            for spoiled in SPOILED:
-                expected = outcome(torch, theirs, args, place, spoiled)
-                found = outcome(ours, own[name], args, place, spoiled)
-                said = f"{type(found).__name__}: {str(found)[:110]!r} instead of {type(expected).__name__}"
-                yield kind(found, expected) or "equal", f"{name}{args} [{place}] = {spoiled}", said
+        # A method that is a function as well is called with other objects there.
+        start = name.startswith("Tensor.") and own is getattr(ours, name.removeprefix("Tensor."), None)
+        spoils = [(place, spoiled) for place in range(start, len(args)) for spoiled in SPOILED]
+        for count, (place, spoiled) in enumerate(spoils, 1):
+            at, call = (number, count), f"{name}{args} [{place}] = {spoiled}"
+            if at < first:
+                continue
+            yield Seen("begins", call, "PyTorch", at)
+            expected = outcome(torch, theirs, args, place, spoiled)
+            yield Seen("begins", call, "tracecomp", at)
+            found = outcome(ours, own, args, place, spoiled)
+            said = f"{type(found).__name__}: {str(found)[:110]!r} instead of {type(expected).__name__}"
+            yield Seen(kind(found, expected) or "equal", call, said, at)
+
+
+class Ended(Exception):
+    """The process crashed, or took too long for one item."""
+
+
+def from_process(items: Callable[[], Iterator[T]], seconds: float) -> Iterator[T]:
+    """Yield the items that a forked process makes; ``Ended`` if it crashes or makes none for ``seconds``."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_send, args=(items, sender, receiver), daemon=True)
+    process.start()
+    sender.close()
+    try:
+        while receiver.poll(seconds):
+            item = receiver.recv()
+            if item is None:
+                return
+            yield item
+        raise Ended
+    except EOFError:
+        raise Ended from None
+    finally:
+        process.kill()
+        process.join()
+        receiver.close()
+
+
+def _send(items: Callable[[], Iterator[T]], sender: Any, receiver: Any) -> None:
+    receiver.close()  # so that a pipe without a reader ends this process
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    for item in items():
+        sender.send(item)
+    sender.send(None)
+
+
+def bounded_differences(torch: Any, ours: Any, wanted: Callable[[str], bool], seconds: float) -> Iterator[Seen]:
+    """Yield ``differences`` from processes; a call that ended its process has the kind ``"ended"``."""
+    pairs = shared(torch, ours, wanted)
+    first, seen = (0, 0), None
+    while True:
+        try:
+            for seen in from_process(partial(differences, torch, ours, pairs, first), seconds):
+                yield seen
+            return
+        except Ended:
+            assert seen is not None
+            number, count = seen.place
+            yield Seen("ended", seen.call, seen.said, seen.place)
+            first = (number, count + 1) if count else (number + 1, 0)
 
 
 def main() -> int:
@@ -184,6 +279,7 @@ def main() -> int:
     parser.add_argument("names", nargs="*")
     parser.add_argument("--part", default="1/1", help="which part of how many")
     parser.add_argument("--all", action="store_true")
+    parser.add_argument("--seconds", type=float, default=20, help="the longest time of a call")
     options = parser.parse_args()
     part, parts = map(int, options.part.split("/"))
 
@@ -191,13 +287,19 @@ def main() -> int:
         return zlib.crc32(name.encode()) % parts == part - 1 and (not options.names or name in options.names)
 
     warnings.simplefilter("ignore")
-    counts: collections.Counter[str] = collections.Counter()
-    for what, call, said in differences(torch, tracecomp, wanted):
+    torch.set_num_threads(1)
+    begin, counts, done = time.monotonic(), collections.Counter[str](), 0
+    for seen in bounded_differences(torch, tracecomp, wanted, options.seconds):
+        what = f"ended ({seen.said})" if seen.kind == "ended" else seen.kind
         counts[what] += 1
-        if what == "raw" or (options.all and what != "equal"):
-            print(f"{what}: {call}: {said}", flush=True)
+        if what in FAULTS or (options.all and what not in ("equal", "begins")):
+            print(f"{what}: {seen.call}: {seen.said}", flush=True)
+        if seen.place[0] != done and seen.place[0] % 20 == 0:
+            print(f"{seen.place[0]} functions, {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
+        done = seen.place[0]
+    del counts["begins"]
     print(dict(counts))
-    return counts["raw"] > 0
+    return any(counts[fault] for fault in FAULTS)
 
 
 if __name__ == "__main__":

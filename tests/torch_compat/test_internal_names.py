@@ -176,3 +176,95 @@ def test_optimizers_of_libraries_are_written_with_the_helpers(t: Any) -> None:
     assert Descent([w], {"differentiable": True}).step() is True
     assert w.tolist() == [-1, -1]
     assert "cuda" in module._get_capturable_supported_devices()
+
+
+def module(t: Any, name: str) -> Any:
+    """A submodule of a library; PyTorch announces some of them as former names."""
+    return importlib.import_module(f"{t.__name__}.{name}")
+
+
+def test_operators_as_modules_hand_results_to_their_observer() -> None:
+    def run(t: Any) -> Any:
+        ops = module(t, "nn.quantized").FloatFunctional()
+        x, y = t.arange(6.0).reshape(2, 3) - 2, t.ones(2, 3)
+        seen: list[Any] = []
+        ops.activation_post_process.register_forward_hook(lambda m, args, result: seen.append(result))
+        found = [ops.add(x, y), ops.mul(x, y), ops.cat([x, y], dim=1), ops.add_relu(x, y), ops.matmul(x, y.T)]
+        return [*found, ops.add_scalar(x, 2.0), ops.mul_scalar(x, 2.0), *seen]
+
+    equal(run)
+    for t in (tc, torch):
+        with pytest.raises(RuntimeError, match="not intended to use the 'forward'"):
+            module(t, "nn.quantized").FloatFunctional()(t.ones(2))
+
+
+def test_members_are_swapped_by_dotted_names() -> None:
+    def run(t: Any) -> Any:
+        model = t.nn.Sequential(t.nn.Linear(2, 2), t.nn.BatchNorm1d(2))
+        members = module(t, "nn.utils._named_member_accessor").NamedMemberAccessor(model)
+        before, _ = members.swap_tensors_dict({"0.bias": t.ones(2), "1.running_mean": t.zeros(2)})
+        assert list(before) == ["0.bias", "1.running_mean"] and members.get_submodule("1") is model[1]
+        with pytest.raises(RuntimeError, match="Missing key"):
+            members.swap_tensors_dict({"0.bias": t.zeros(2), "0.other": t.ones(2)})
+        assert not hasattr(model[0], "other")
+        assert tuple(map(set, members.check_keys(["0.bias", "2.x"])))[1] == {"2.x"}
+        return [members.get_tensor("0.bias"), model.get_buffer("1.running_mean"), before["1.running_mean"]]
+
+    equal(run)
+    for t in (tc, torch):
+        swap = module(t, "nn.utils._named_member_accessor").swap_tensor
+        with pytest.raises(KeyError):
+            swap(t.nn.Linear(2, 2), "a.b", t.ones(1))
+        with pytest.raises(AttributeError):
+            swap(t.nn.Linear(2, 2), "other", t.ones(1))
+
+
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+def test_storages_of_one_type() -> None:
+    def run(t: Any) -> Any:
+        storage = t.FloatStorage([1, 2])
+        assert isinstance(t.ones(2).storage(), t.FloatStorage) and not isinstance(storage, t.LongStorage)
+        assert len(t.HalfStorage(3)) == 3 and t.LongStorage([2, 3]).tolist() == [2, 3]
+        data = np.arange(3, dtype=">f4").tobytes()
+        with pytest.raises((ValueError, RuntimeError)):
+            t.FloatStorage.from_buffer(data)
+        bytes_, floats = t.ByteStorage.from_buffer(b"abc"), t.FloatStorage.from_buffer(data, "big")
+        return [t.tensor(s.tolist(), dtype=s.dtype) for s in (storage, bytes_, floats)]
+
+    equal(run)
+
+
+def test_activations_of_chosen_parts_are_computed_again() -> None:
+    def run(t: Any) -> Any:
+        wrapper = module(t, "distributed.algorithms._checkpoint.checkpoint_wrapper")
+        model = t.nn.Sequential(t.nn.Linear(3, 4), t.nn.Sequential(t.nn.Tanh(), t.nn.Linear(4, 2)))
+        weights = {k: t.linspace(-0.3, 0.3, v.numel()).reshape(v.shape) for k, v in model.state_dict().items()}
+        calls: list[Any] = []
+        model[1][0].register_forward_pre_hook(lambda m, args: calls.append(m))
+        wrapper.apply_activation_checkpointing(model, check_fn=lambda m: isinstance(m, t.nn.Tanh | t.nn.Linear))
+        assert [isinstance(m, wrapper.CheckpointWrapper) for m in (model[0], model[1], model[1][0])] == [1, 0, 1]
+        assert list(model.state_dict()) == list(weights)
+        model.load_state_dict(weights)
+        loss = model(t.ones(2, 3)).square().sum()
+        loss.backward()
+        assert len(calls) == 2
+        return [loss, *(p.grad for p in model.parameters())]
+
+    equal(run)
+
+
+def test_former_and_inner_names() -> None:
+    def run(t: Any) -> Any:
+        x = t.arange(6.0).reshape(2, 3)
+        cast = module(t, "amp.autocast_mode")._cast
+        part = cast({"a": [x, x.double()], "b": "text"}, "cpu", t.bfloat16)
+        assert part["b"] == "text" and module(t, "autograd.forward_ad")._current_level == -1
+        assert module(t, "_guards").active_fake_mode() is None and x.layout is not t.jagged
+        contiguous = module(t, "_prims_common").is_contiguous_or_false
+        assert contiguous(x) and not contiguous(x.T) and t._C._is_alias_of(x, x.T) and not t._C._is_alias_of(x, x + 1)
+        module(t, "cuda.random").manual_seed_all(3)
+        operators = module(t, "onnx.operators")
+        sizes = [operators.shape_as_tensor(y) for y in (x, x.T)]
+        return [*[y.float() for y in part["a"]], *sizes, operators.reshape_from_tensor_shape(x, sizes[1])]
+
+    equal(run)

@@ -113,6 +113,14 @@ def _current_graph_task_id() -> int:
     return -1 if modes.backward_pass is None else id(modes.backward_pass)
 
 
+def _is_alias_of(a: Tensor, b: Tensor) -> bool:
+    """Whether two tensors share memory."""
+    return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
+
+
+_TensorMeta = type(Tensor)
+
+
 def _get_accelerator(check: bool = False) -> Any:
     """Return the CPU, as there is no accelerator."""
     return _device("cpu")

@@ -15,6 +15,10 @@ class TorchDynamoException(RuntimeError):
     """Base class of errors of capture."""
 
 
+class TensorifyScalarRestartAnalysis(TorchDynamoException):
+    """A capture that begins again in PyTorch; never raised here."""
+
+
 class UserErrorType(Enum):
     """Kinds of impossible requests by a program or its caller."""
 

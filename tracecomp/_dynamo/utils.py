@@ -10,6 +10,11 @@ from tracecomp import compiled
 from tracecomp._dynamo.counting import counted, everything
 
 
+def is_compile_supported(device_type: str) -> bool:
+    """Whether programs on a device can be compiled."""
+    return device_type == "cpu"
+
+
 class _Counters(Mapping[str, Counter[str]]):
     """Counts of all existing compiled functions since ``clear()``; unknown names are empty."""
 

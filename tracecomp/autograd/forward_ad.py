@@ -11,6 +11,13 @@ from tracecomp.eager.tensor import Tensor
 _levels: list[Level] = []
 
 
+def __getattr__(name: str) -> Any:
+    """``_current_level``: the number of the innermost level, -1 outside."""
+    if name == "_current_level":
+        return len(_levels) - 1
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 class UnpackedDualTensor(NamedTuple):
     """The result of :func:`unpack_dual`."""
 

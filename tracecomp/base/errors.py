@@ -15,12 +15,33 @@ from types import FrameType
 
 from tracecomp.base.code_origin import file_of, is_program_file, is_pytorchs, is_user_file
 
+_DIGITS = 128
+"""Integers of more bits are not printed in messages."""
+
+
+def integer_text(n: int) -> str:
+    """An integer in a message: digits, or its bits if those are many."""
+    return str(n) if n.bit_length() <= _DIGITS else f"an integer of {n.bit_length()} bits"
+
+
+def fits_64_bits(n: int) -> bool:
+    """Whether an integer can be one of 64 bits with a sign."""
+    return -(1 << 63) <= n < 1 << 63
+
+
+def refuse_long(n: int) -> None:
+    """ValueError for an integer that does not fit 64 bits, as in PyTorch."""
+    if not fits_64_bits(n):
+        raise ValueError(f"an integer must fit 64 bits, but got {integer_text(n)}")
+
 
 def refuse_too_large(name: str, error: Exception) -> None:
     """Raise PyTorch's error if ``error`` says that a number or the result of the function ``name`` is too large."""
     text = str(error)
     if isinstance(error, OverflowError) and "C long" in text:
         raise ValueError(f"{name}(): an integer does not fit 64 bits") from None
+    if isinstance(error, OverflowError) and "convert to float" in text:
+        raise OverflowError(f"{name}(): an integer must fit a double") from None
     if "convert float infinity to integer" in text or "convert float NaN to integer" in text:
         raise RuntimeError(f"{name}(): a number is infinite or NaN, where an integer is expected") from None
     if isinstance(error, MemoryError) or "array is too big" in text or "Maximum allowed" in text:

@@ -137,7 +137,7 @@ class memory_format(_Name):
     """An order of dimensions in memory. It changes strides, never values or shapes."""
 
 
-strided = layout("strided")
+strided, jagged = layout("strided"), layout("jagged")
 sparse_coo = layout("sparse_coo")
 sparse_csr, sparse_csc, sparse_bsr, sparse_bsc = (layout(f"sparse_{n}") for n in ("csr", "csc", "bsr", "bsc"))
 contiguous_format = memory_format("contiguous_format")

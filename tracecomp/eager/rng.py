@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from tracecomp.base.errors import integer_text
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, assign_, create, no_grad, own, wrap
 from tracecomp.ir.philox import blocks
@@ -32,7 +33,7 @@ class Generator:
         """Restart the stream at ``seed``, an integer of 64 bits."""
         seed = int(seed)
         if not -(1 << 63) <= seed <= _MASK:
-            raise ValueError("Overflow when unpacking long long")
+            raise ValueError(f"manual_seed(): the seed must fit 64 bits, but got {integer_text(seed)}")
         signed = seed - (1 << 64) if seed >= 1 << 63 else seed
         with no_grad():
             assign_(self.state, wrap(np.array([signed, 0], np.int64)))

@@ -13,6 +13,7 @@ from tracecomp.functional import (
     sparse_forms,
     storage,
     symbols,
+    typed_storages,
 )
 from tracecomp.functional.creation import creation, legacy, sequences
 from tracecomp.functional.elementwise import arithmetic, complexes, conversion, logic, pointwise, quantizing
@@ -78,6 +79,7 @@ __all__ = [
     "strided",
     "symbols",
     "triangles",
+    "typed_storages",
     "windows",
     "writing",
 ]

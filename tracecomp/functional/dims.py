@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tracecomp.base.errors import fits_64_bits, refuse_long
 from tracecomp.eager.tensor import Tensor
 
 Shape: TypeAlias = tuple[int, ...]
@@ -20,8 +21,6 @@ _MOST_ELEMENTS = 2**59
 """More elements than any memory can have, of any type."""
 _MANY_ELEMENTS = 2**24
 """Fewer elements are allocated without a check; they take little time whatever is computed first."""
-_LONG = 2**63
-"""Bound of ints of 64 bits."""
 
 
 def wrap_dim(dim: int, ndim: int) -> int:
@@ -78,8 +77,7 @@ def keep_dims(shape: Sequence[int], axes: Sequence[int]) -> Shape:
 def as_index(n: Any) -> int:
     """``n`` as an int of 64 bits; a dynamic size of a recording is returned unchanged."""
     if type(n) is int:
-        if not -_LONG <= n < _LONG:
-            raise ValueError("Overflow when unpacking long long")
+        refuse_long(n)
         return n
     return n if isinstance(n, int) and not isinstance(n, bool) else operator.index(n)
 
@@ -115,8 +113,8 @@ def as_shape(args: Any) -> Shape:
     try:
         return tuple(as_index(n) for n in args)
     except ValueError as error:
-        place = 1 + next(i for i, n in enumerate(args) if not -_LONG <= n < _LONG)
-        raise TypeError(f"argument 'size' failed to unpack the object at pos {place} with error \"{error}\"") from None
+        place = 1 + next(i for i, n in enumerate(args) if not fits_64_bits(n))
+        raise TypeError(f"argument 'size' must be tuple of ints; at pos {place}, {error}") from None
     except TypeError:
         # Every tensor has __index__, but only one integer can be converted by it.
         kind = next(n for n in args if not is_index(n) or isinstance(n, Tensor)).__class__.__name__

@@ -9,7 +9,7 @@ from typing import get_overloads
 
 import numpy as np
 
-from tracecomp.base.errors import type_name
+from tracecomp.base.errors import fits_64_bits, integer_text, type_name
 from tracecomp.eager.device import layout, memory_format
 from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor
@@ -24,6 +24,14 @@ _MAY_BE_LEFT = ("pin_memory", "requires_grad")
 """Arguments that may be None, too."""
 _EVERYWHERE = frozenset(("axis", "keepdims", "out"))
 """Keywords that are checked elsewhere."""
+_INTEGERS = frozenset(("int", "Sequence[int]", "Sizes", "Dim", "Target"))
+"""Kinds whose integers have 64 bits."""
+_DOUBLES = frozenset(("float", "Sequence[float]", "Number", "complex"))
+"""Kinds whose integers become doubles."""
+_REPEATED = frozenset(("interpolate", "local_response_norm", "unfold", "upsample_bilinear", "upsample_nearest"))
+"""Functions of ``nn.functional`` for which PyTorch's Python code makes a list of a single size."""
+_DOUBLE_BITS = 1024
+"""Integers of more bits do not fit a double."""
 
 
 def _is_int(x: object) -> bool:
@@ -67,7 +75,7 @@ _TESTS: Mapping[str, Test] = {
     "Number": _is_number,
     "Sequence[Tensor]": _are_tensors,
     "Sequence[float]": _are_floats,
-    "Sequence[int]": _are_ints,
+    "Sequence[int]": lambda x: _are_ints(x) and not _is_int(x),
     "Sizes": _are_ints,
     "Target": lambda x: x is None or _are_ints([n or 0 for n in x] if isinstance(x, tuple | list) else x),
     "Tensor": lambda x: isinstance(x, Tensor),
@@ -95,6 +103,12 @@ def fitting(kind: str) -> Test | None:
     return lambda x: any(test(x) for test in tests if test is not None)
 
 
+def need_tensor(name: str, value: object, argument: str = "input", place: int = 1) -> None:
+    """TypeError unless ``value`` is a tensor; ``place`` counts from one."""
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name}(): argument '{argument}' (position {place}) must be Tensor, not {type_name(value)}")
+
+
 class PlainArguments:
     """Tests of a function's plain arguments, by position and by name; built on the first call.
 
@@ -103,6 +117,7 @@ class PlainArguments:
 
     def __init__(self, fn: Callable[..., object], name: str, space: str) -> None:
         self.fn, self.name = fn, name
+        self.repeats = space == "nn.functional" and name in _REPEATED
         self.by_truth = space == "nn.functional" or name in BY_TRUTH
 
     @cached_property
@@ -168,6 +183,26 @@ class PlainArguments:
                 raise self._error(f"'{key}'", kind, value, found)
             if limits is not None and key not in limits[0]:
                 raise TypeError(f"{self.name}() got an unexpected keyword argument '{key}'")
+
+    def refuse_too_large(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """PyTorch's error for the first integer of more bits than its argument takes.
+
+        For calls that raised an error: a check before each call would cost more than it is worth.
+        """
+        given = [(f"'{p}' (position {i + 1})", kind, args[i]) for i, p, kind, _ in self.places if i < len(args)]
+        given += [(f"'{p}'", self.tests[p][0], x) for p, x in kwargs.items() if p in self.tests]
+        for which, kind, value in given:
+            values = value if isinstance(value, tuple | list) else (value,)
+            large = next((x for x in values if type(x) is int and not fits_64_bits(x)), None)
+            if large is None:
+                continue
+            said = f"{self.name}(): argument {which} must fit %s, but got {integer_text(large)}"
+            in_list = values is value or self.repeats
+            parts = kind.split(" | ")
+            if not _INTEGERS.isdisjoint(parts):
+                raise (TypeError if in_list else ValueError)(said % "64 bits") from None
+            if not _DOUBLES.isdisjoint(parts) and large.bit_length() > _DOUBLE_BITS:
+                raise (TypeError if in_list else OverflowError)(said % "a double") from None
 
     def _error(self, which: str, kind: str, value: object, test: Test) -> TypeError:
         wanted = " or ".join(_WORDS.get(part, part) for part in kind.split(" | ") if part != "None")

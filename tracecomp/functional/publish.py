@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar, cast, get_overloads
 
 import numpy as np
 
-from tracecomp.base.errors import refuse_too_large, type_name
+from tracecomp.base.errors import refuse_too_large
 from tracecomp.base.reference import examples, reference
 from tracecomp.eager.device import use
 from tracecomp.eager.meta import place_of_call, placed
@@ -26,7 +26,7 @@ from tracecomp.functional.autocast import casts
 from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_complex
 from tracecomp.functional.made import Made, may_be_kept
 from tracecomp.functional.out import Out, check_castable
-from tracecomp.functional.plain_arguments import PlainArguments
+from tracecomp.functional.plain_arguments import PlainArguments, need_tensor
 from tracecomp.functional.promotion import dtype_argument
 from tracecomp.functional.viewed import Viewed
 from tracecomp.functional.warm import Warm
@@ -264,7 +264,7 @@ class _Parameters:
         for place in self.places:
             if place < len(args):
                 if not isinstance(args[place], Tensor):
-                    _refuse(self.name, self.positional[place], place, args[place])
+                    need_tensor(self.name, args[place], self.positional[place], place + 1)
                 if self.real and args[place]._data.dtype.kind == "c":
                     refuse_complex(self.name, args)
         if self.beside:
@@ -312,7 +312,12 @@ def _callable(
 
     by_position = _by_position(fn, parameters.positional, bool(rest))
     listed = bool(parameters.positional) and kinds.get(parameters.positional[0]) == "Sequence[Tensor]"
-    call = _remembering_lists(check, run, by_position) if listed else _remembering(check, run, by_position, known)
+    plain = parameters.plain
+    call = (
+        _remembering_lists(check, run, by_position, plain)
+        if listed
+        else _remembering(check, run, by_position, plain, known)
+    )
     call.__name__ = call.__qualname__ = name
     call.__annotations__, call.__module__ = kinds, fn.__module__
     call.__wrapped__, call.__takes__ = fn, takes  # type: ignore[attr-defined]
@@ -325,6 +330,7 @@ def _remembering(
     check: Callable[[tuple[object, ...], dict[str, object]], object],
     run: Callable[..., object],
     by_position: ByPosition,
+    arguments: PlainArguments,
     known: Known,
 ) -> Callable[..., Any]:
     """A function that runs ``check``, and skips it for arguments of types that passed before."""
@@ -350,7 +356,8 @@ def _remembering(
             if len(accepted) < _MANY_KINDS and all(map(_is_plain, signature)):
                 accepted[signature] = known.quick(run, signature, partial(accepted.__setitem__, signature))
             return result
-        except (MemoryError, OverflowError, ValueError) as error:
+        except Exception as error:  # every error may come from a number that is too large
+            arguments.refuse_too_large(args, kwargs)
             refuse_too_large(call.__name__, error)
             raise
 
@@ -361,6 +368,7 @@ def _remembering_lists(
     check: Callable[[tuple[object, ...], dict[str, object]], object],
     run: Callable[..., object],
     by_position: ByPosition,
+    arguments: PlainArguments,
 ) -> Callable[..., Any]:
     """``_remembering`` for a function of a list of tensors, which count as separate arguments."""
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
@@ -381,7 +389,8 @@ def _remembering_lists(
                 apart = partial(_together, run, len(given))
                 accepted[signature] = Warm(apart, kinds, partial(accepted.__setitem__, signature))
             return result
-        except (MemoryError, OverflowError, ValueError) as error:
+        except Exception as error:  # every error may come from a number that is too large
+            arguments.refuse_too_large(args, kwargs)
             refuse_too_large(call.__name__, error)
             raise
 
@@ -401,10 +410,6 @@ def _scoped(fn: Callable[..., object], name: str) -> Callable[..., Any]:
             return fn(*args, **kwargs)
 
     return run
-
-
-def _refuse(name: str, argument: str, place: int, value: object) -> None:
-    raise TypeError(f"{name}(): argument '{argument}' (position {place + 1}) must be Tensor, not {type_name(value)}")
 
 
 def _with_keywords(
@@ -452,14 +457,15 @@ def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
             found = override(run, args, kwargs)
             if found is not NOT_OVERRIDDEN:
                 return cast("Tensor", found)
-        if args and not isinstance(args[0], Tensor):
-            _refuse(name, "input", 0, args[0])
+        if args:
+            need_tensor(name, args[0])
         return write(*args, **kwargs)
 
     write.__name__ = name
     fn = inspect.unwrap(call, stop=lambda f: not hasattr(f, "__takes__"))
     parameters = _Parameters(fn, name, "Tensor", REAL)
-    run = _remembering(check, write, _by_position(fn, parameters.positional, bool(parameters.rest)), Known())
+    by_position = _by_position(fn, parameters.positional, bool(parameters.rest))
+    run = _remembering(check, write, by_position, parameters.plain, Known())
     run.__name__ = run.__qualname__ = name
     run.__annotations__, run.__module__ = call.__annotations__, call.__module__
     run.__wrapped__ = call  # type: ignore[attr-defined]

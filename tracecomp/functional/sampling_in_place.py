@@ -6,12 +6,12 @@ import functools
 import math
 from typing import Any
 
-from tracecomp.base.errors import type_name
 from tracecomp.eager.device import use
 from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import no_grad
 from tracecomp.eager.rng import Generator
 from tracecomp.eager.tensor import Tensor, assign_
+from tracecomp.functional.plain_arguments import need_tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
 from tracecomp.functional.publish import publish
@@ -24,8 +24,7 @@ def _publish_inplace(name: str, draw: Any, doc: str, floats: bool = True) -> Non
 
     @functools.wraps(draw)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if not isinstance(input, Tensor):
-            raise TypeError(f"{name}_(): argument 'input' (position 1) must be Tensor, not {type_name(input)}")
+        need_tensor(f"{name}_", input)
         if floats and not (name in ("uniform", "normal") and input.dtype.is_complex):
             need_float(input.dtype, f"{name}_cpu")
         with no_grad(), placed(place_of_call(name, False, (input,), {}) if use.begun else None):

@@ -94,6 +94,13 @@ class OptimStateDictConfig(FullStateDictConfig):
 FullOptimStateDictConfig = OptimStateDictConfig
 
 
+@dataclass
+class ShardedOptimStateDictConfig(OptimStateDictConfig):
+    """Rows without conversion."""
+
+    offload_to_cpu: bool = True
+
+
 class FullyShardedDataParallel(Module):
     """``module`` with parameters, gradients and optimizer state sharded by rows, like ``fully_shard``.
 

@@ -49,6 +49,11 @@ def size_based_auto_wrap_policy(
     return large and not isinstance(module, leaves if recurse else never)
 
 
+def _or_policy(module: Module, recurse: bool, nonwrapped_numel: int, policies: Iterable[Policy]) -> bool:
+    """The modules that any of several policies chooses."""
+    return any(policy(module=module, recurse=recurse, nonwrapped_numel=nonwrapped_numel) for policy in policies)
+
+
 class ModuleWrapPolicy:
     """The modules of some classes: ``ModuleWrapPolicy({Block})``."""
 

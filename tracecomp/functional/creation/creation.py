@@ -183,7 +183,7 @@ def _array_of_numbers(data: object) -> np.ndarray[Any, Any]:
         if strange:
             raise RuntimeError(f"Could not infer dtype of {type(strange[0]).__name__}")
     if array.dtype in (object, np.uint64):
-        raise ValueError("Overflow when unpacking long long")
+        raise ValueError("new(): an integer must fit 64 bits")
     return array
 
 

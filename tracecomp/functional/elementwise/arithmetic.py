@@ -12,6 +12,7 @@ from tracecomp.eager.overrides import overrides
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.elementwise.complexes import power as complex_power
+from tracecomp.functional.plain_arguments import need_tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import (
     Number,
@@ -36,7 +37,7 @@ def two(name: str, a: Operand, b: Operand, numbers: bool = False) -> tuple[Opera
     """Checked operands, at least one of them a tensor; with ``numbers``, two numbers are valid."""
     if not isinstance(a, Tensor) and not isinstance(b, Tensor):
         if not numbers or not isinstance(a, bool | int | float | complex):
-            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(a).__name__}")
+            need_tensor(name, a)
         a = create("full", value=a, shape=(), dtype=scalar_dtype(a))
     return operand(a, name, "input"), operand(b, name, "other")
 

@@ -6,9 +6,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from tracecomp.base.errors import type_name
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.plain_arguments import need_tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, cast, choose, not_implemented
 from tracecomp.functional.publish import function, publish
@@ -77,13 +77,13 @@ def view_as_complex(input: Tensor) -> Tensor:
 
 def real(input: Tensor) -> Tensor:
     """The real part, as a view; real tensors are returned unchanged."""
+    need_tensor("real", input)
     return prim.real(input) if input.dtype.is_complex else input
 
 
 def imag(input: Tensor) -> Tensor:
     """The imaginary part, as a view; RuntimeError for real tensors."""
-    if not isinstance(input, Tensor):
-        raise TypeError(f"imag(): argument 'input' (position 1) must be Tensor, not {type_name(input)}")
+    need_tensor("imag", input)
     if not input.dtype.is_complex:
         raise RuntimeError("imag is not implemented for tensors with non-complex dtypes.")
     return prim.imag(input)

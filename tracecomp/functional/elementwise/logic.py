@@ -13,6 +13,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL, REAL
 from tracecomp.functional.elementwise.arithmetic import install_operators
 from tracecomp.functional.elementwise.complexes import modulus
+from tracecomp.functional.plain_arguments import need_tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Operand, cast, common, not_implemented, operand, result_dtype
 from tracecomp.functional.publish import function, in_place_doc, publish, store_inplace
@@ -20,8 +21,8 @@ from tracecomp.ir.types import bool_, type_word
 
 
 def _operands(name: str, input: Operand, other: Operand) -> tuple[Any, ...]:
-    if not isinstance(input, Tensor) and not isinstance(other, Tensor):
-        raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+    if not isinstance(other, Tensor):
+        need_tensor(name, input)
     return common(operand(input, name, "input"), operand(other, name, "other"))
 
 
@@ -123,8 +124,8 @@ publish(_invert, "Tensor.__invert__")
 
 def _publish_bits(name: str, primitive: str, *, shift: bool = False) -> Callable[..., Tensor]:
     def apply(input: Operand, other: Operand) -> Tensor:
-        if not isinstance(input, Tensor) and not isinstance(other, Tensor):
-            raise TypeError(f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}")
+        if not isinstance(other, Tensor):
+            need_tensor(name, input)
         a, b = common(operand(input, name), operand(other, name))
         dtype = a.dtype if isinstance(a, Tensor) else b.dtype
         if dtype.is_floating_point or (shift and dtype is bool_):
@@ -150,8 +151,7 @@ install_operators(
 @function(takes=ALL, composite=True)
 def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
     """|input - other| <= atol + rtol * |other|, infinities equal to themselves."""
-    if not isinstance(other, Tensor):
-        raise TypeError(f"isclose(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+    need_tensor("isclose", other, "other", 2)
     if input.dtype is not other.dtype:
         raise RuntimeError(f"{type_word(input.dtype)} did not match {type_word(other.dtype)}")
     if rtol < 0 or atol < 0:
@@ -189,8 +189,7 @@ def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e
 @function(takes=ALL)
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether both have the same shape and elements."""
-    if not isinstance(other, Tensor):
-        raise TypeError(f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+    need_tensor("equal", other, "other", 2)
     if tuple(input.shape) != tuple(other.shape):
         return False
     same = prim.eq(*common(input, other))

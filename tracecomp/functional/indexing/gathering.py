@@ -13,6 +13,7 @@ from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dims import wrap_dim
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.indexing.keys import normal_index
+from tracecomp.functional.plain_arguments import need_tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, Operand, bring_exact, cast, scalar
 from tracecomp.functional.publish import function
@@ -21,8 +22,7 @@ from tracecomp.ir.types import DType, bool_, broadcast_shapes, int32, int64, typ
 
 
 def _index(name: str, index: Tensor, kinds: Sequence[object] = (int64,)) -> Tensor:
-    if not isinstance(index, Tensor):
-        raise TypeError(f"{name}(): argument 'index' (position 3) must be Tensor, not {type(index).__name__}")
+    need_tensor(name, index, "index", 3)
     if index.dtype not in kinds:
         raise RuntimeError(f"{name}(): Expected dtype int64 for index, but got {type_word(index.dtype)}")
     return cast(index, int64)

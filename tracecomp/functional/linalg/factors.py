@@ -8,6 +8,7 @@ from tracecomp.functional.creation.creation import constant
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS
 from tracecomp.functional.linalg.matmul import identity
 from tracecomp.functional.named_results import NamedTuple, result_type
+from tracecomp.functional.plain_arguments import need_tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, is_half, not_implemented, scalar, with_zero_gradient
 from tracecomp.functional.publish import function, publish
@@ -120,8 +121,7 @@ def matrices(x: Tensor, name: str, square: bool = False, half: bool = False) -> 
 
     NotImplementedError for types of 16 bits unless ``half`` is set.
     """
-    if not isinstance(x, Tensor):
-        raise TypeError(f"{name}(): argument 'A' (position 1) must be Tensor, not {type(x).__name__}")
+    need_tensor(name, x, "A")
     if x.ndim < 2:
         raise RuntimeError(f"{name}: The input tensor A must have at least 2 dimensions.")
     if square and x.shape[-1] != x.shape[-2]:

@@ -7,11 +7,13 @@ import typing
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from tracecomp.base.errors import refuse_long
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dims import Shape, wrap_dims
 from tracecomp.functional.dtype_support import ALL, COMPLEX, NUMBERS
 from tracecomp.functional.elementwise.arithmetic import install_operators, mul
+from tracecomp.functional.plain_arguments import need_tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, cast, is_half, result_dtype, scalar, with_zero_gradient
 from tracecomp.functional.publish import function
@@ -115,8 +117,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
 @function(takes=NUMBERS + COMPLEX, composite=True)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Matrix product: vectors, matrices, and batches of matrices with broadcast batch dimensions."""
-    if not isinstance(other, Tensor):
-        raise TypeError(f"matmul(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}")
+    need_tensor("matmul", other, "other", 2)
     if input.ndim == 0 or other.ndim == 0:
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are {input.ndim}D and {other.ndim}D"
@@ -321,7 +322,14 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 @function(to="torch", takes=ALL, composite=True)
 def chain_matmul(*matrices: Tensor | Sequence[Tensor]) -> Tensor:
     """Product of several matrices in the cheapest order."""
-    return multi_dot(list(listed(matrices)))
+    given = list(listed(matrices))
+    if not given:
+        raise RuntimeError("chain_matmul(): expected one or more matrices")
+    for matrix in given:
+        need_tensor("chain_matmul", matrix, "matrices")
+        if matrix.ndim != 2:
+            raise RuntimeError(f"chain_matmul(): expected tensors of 2 dimensions, but got {matrix.ndim}")
+    return multi_dot(given)
 
 
 def multi_dot(matrices: list[Tensor]) -> Tensor:
@@ -355,6 +363,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
             "linalg.matrix_power: A must be batches of square matrices, but they are "
             f"{'x'.join(map(str, input.shape))} matrices"
         )
+    refuse_long(n)
     if n < 0:
         return matrix_power(input.inverse(), -n)
     if n == 0:

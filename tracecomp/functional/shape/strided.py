@@ -10,7 +10,6 @@ from typing import Any, cast
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
-from tracecomp.base.errors import type_name
 from tracecomp.eager.aliasing import alias, check_history, former_of, reshape_
 from tracecomp.eager.device import MemoryFormat, contiguous_format, preserve_format
 from tracecomp.eager.memory_formats import lies_in, order_of
@@ -19,6 +18,7 @@ from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import base_of, owner
 from tracecomp.functional.dims import Sizes, as_shape
 from tracecomp.functional.dtype_support import ALL
+from tracecomp.functional.plain_arguments import need_tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import clone, row_major, squeeze, t, to_shape, transpose, unsqueeze, view
@@ -182,8 +182,7 @@ def _shape_inplace(name: str, fn: Any) -> None:
 
     @functools.wraps(fn)
     def run(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-        if not isinstance(input, Tensor):
-            raise TypeError(f"{name}_(): argument 'input' (position 1) must be Tensor, not {type_name(input)}")
+        need_tensor(f"{name}_", input)
         if input.requires_grad and grad_enabled():
             check_history(input)
         return _become(input, lambda former: fn(former, *args, **kwargs))

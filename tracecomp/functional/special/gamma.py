@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tracecomp.base.errors import refuse_long
 from tracecomp.eager.tensor import Tensor, create
 from tracecomp.functional.dtype_support import NUMBERS
 from tracecomp.functional.elementwise.arithmetic import two
@@ -111,6 +112,7 @@ def polygamma(input: int | Tensor, other: int | Tensor) -> Tensor:
         raise TypeError(f"polygamma(): argument 'n' must be int, not {type(n).__name__}")
     if n < 0:
         raise RuntimeError("polygamma(n, x) does not support negative n.")
+    refuse_long(n)
     return polygamma_of(n, as_float(x))
 
 
@@ -119,8 +121,7 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     """log of the multivariate gamma function of dimension ``p``."""
     if p < 1:
         raise RuntimeError("p has to be greater than or equal to 1")
-    if p >= 2**63:
-        raise ValueError("Overflow when unpacking long long")
+    refuse_long(p)
     x = as_float(input)
     if p * x.nbytes >= 2**47:  # PyTorch makes a tensor of all terms
         raise RuntimeError(f"mvlgamma(): can't allocate memory for {p} terms")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from tracecomp.eager.tensor import Tensor, create
@@ -12,6 +13,8 @@ from tracecomp.functional.publish import function
 
 Start = Callable[[Tensor], Tensor]
 Step = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+_MOST = 1 << 20
+"""The highest degree: each takes a step over all elements."""
 
 
 def _scale(x: Tensor, factor: float, shift: float = 0.0) -> Tensor:
@@ -60,9 +63,12 @@ def _publish(name: str, first: Start, step: Step, shifted: bool) -> None:
             x = create("full", value=x, shape=(), dtype=degree.dtype)
         if not isinstance(degree, Tensor):
             degree = create("full", value=degree, shape=(), dtype=x.dtype)
-        degree = prim.where(prim.isnan(degree), -1.0, prim.trunc(degree))  # PyTorch converts NaN to a negative integer
+        # PyTorch converts NaN and infinity to a negative integer.
+        degree = prim.where(prim.lt(prim.abs(degree), math.inf), prim.trunc(degree), -1.0)
         x = _scale(x, 2.0, -1.0) if shifted else x
         top = int(degree.max()) if degree.numel() else 0
+        if top > _MOST:
+            raise RuntimeError(f"{name}(): degrees up to {_MOST} are supported, but got {top}")
         before, now = prim.add(prim.mul(x, 0.0), 1.0), first(x)
         result = prim.where(prim.lt(degree, 0.0), 0.0, before)
         for k in range(1, top + 1):

@@ -42,19 +42,12 @@ def _sizes(
     if size is not None:
         return [_whole_size(s) for s in ([size] * n if isinstance(size, int) else size)], [None] * n
     assert factor is not None
-    factors = [_as_float(f) for f in ([factor] * n if isinstance(factor, int | float) else factor)]
+    factors = [float(f) for f in ([factor] * n if isinstance(factor, int | float) else factor)]
     return [_scaled(have, f) for have, f in zip(input.shape[2:], factors, strict=True)], list(factors)
 
 
 def _whole_size(size: Any) -> int:
     return as_index(size) if isinstance(size, int) else int(size)
-
-
-def _as_float(factor: Any) -> float:
-    try:
-        return float(factor)
-    except OverflowError:
-        raise TypeError("interpolate(): scale_factor is an integer that is too large for a float") from None
 
 
 def _scaled(have: int, factor: float) -> int:

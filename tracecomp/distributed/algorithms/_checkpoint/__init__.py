@@ -1,0 +1,1 @@
+"""Modules that compute their activations again in the backward pass."""
