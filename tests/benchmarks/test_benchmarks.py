@@ -127,10 +127,12 @@ class _Team:
 
     def __init__(self, times: list[float]) -> None:
         self._times = iter(times)
+        self._now = 1.0
 
     def ask(self, engine: str, do: str, **options: object) -> dict[str, object]:
         if do == "prepare":
-            self._now = next(self._times) if engine == "tracecomp" else self._now
+            if engine == "tracecomp":
+                self._now = next(self._times)
             return {"first_calls": [1.0]}
         if do == "result":
             return {"none": True}

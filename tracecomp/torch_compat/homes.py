@@ -88,11 +88,9 @@ class Homes:
 
 def _rename(value: type | FunctionType, names: dict[str, str]) -> None:
     """Set the names. From Python 3.13 on, a class of another module forgets its line, which ``inspect`` needs."""
-    line = vars(value).get("__firstlineno__")
-    for attribute, name in names.items():
+    lines = {k: v for k, v in vars(value).items() if k == "__firstlineno__"}
+    for attribute, name in (names | lines).items():
         setattr(value, attribute, name)
-    if line is not None:
-        value.__firstlineno__ = line
 
 
 class HomeLoader(SourceFileLoader):

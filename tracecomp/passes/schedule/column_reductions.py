@@ -65,10 +65,9 @@ def _streams(nest: Nest, vector: Var) -> int:
     """How many buffers are read or written along ``vector`` in each row."""
     _, one_pass, _ = nest.items
     assert isinstance(one_pass, ReductionPass)
-    stores = [s for s in walk(one_pass.body) if isinstance(s, Store) and s.offset.coefficient(vector) == 1]
-    return len(
-        {x.buffer for x in (*_moving(nest, vector), *stores) if any(x.offset.coefficient(v) for v in nest.reduced)}
-    )
+    stores = [s for s in walk(tuple(one_pass.body)) if isinstance(s, Store) and s.offset.coefficient(vector) == 1]
+    moved: list[Load | Store] = [*_moving(nest, vector), *stores]
+    return len({x.buffer for x in moved if any(x.offset.coefficient(v) for v in nest.reduced)})
 
 
 def column_schedule(nest: Nest, vector: Var, chunk: int, threads: str, machine: Machine) -> ColumnSchedule:

@@ -99,7 +99,7 @@ class Template:
             if isinstance(node, OpNode) and edge is not None:
                 node.behind = {**(node.behind or {}), number: (weakref.ref(edge[0]), edge[1])}
         given = [*zip(ends, before, strict=True), *zip(roots, grads, strict=True)]
-        pairs = [(e, g) for e, g in given if e is not None and g is not None]
+        pairs = [(e, cast("Tensor", g)) for e, g in given if e is not None and g is not None]
         found = run_backward(
             [e for e, _ in pairs], [g for _, g in pairs], keep_graph=True, create_graph=modes.grad,
             targets=[e for e in ends if e is not None], accumulate=False, inside=True,
