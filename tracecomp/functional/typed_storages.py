@@ -42,10 +42,17 @@ class _StorageMeta(type):
     _from_buffer = from_buffer
 
 
+_DOC = """Memory with elements of type {0}.
+
+>>> import tracecomp as torch
+>>> torch.{1}Storage(2).tolist()
+[{2}, {2}]
+"""
+_ZERO = {"bool": "False", "int": "0", "complex": "0j"}
 _WORDS = ("BFloat16", "Bool", "Byte", "Char", "ComplexDouble", "ComplexFloat", "Double", "Float", "Half", "Int", "Long",
           "Short")  # fmt: skip
 for _dtype in types.DTYPES:
     _word = types.type_word(_dtype)
     if _word in _WORDS:
-        _fields = {"dtype": _dtype, "__doc__": f"Memory with elements of type {_dtype.name}."}
+        _fields = {"dtype": _dtype, "__doc__": _DOC.format(_dtype.name, _word, _ZERO.get(_dtype.kind, "0.0"))}
         publish(_StorageMeta(f"{_word}Storage", (), _fields), f"torch.{_word}Storage")
