@@ -10,7 +10,7 @@ from tracecomp.eager.tensor import Tensor
 __all__ = ["Tensor"]
 
 
-def _rebuild_from_type_v2(func: Callable[..., Any], new_type: type, args: tuple[Any, ...], state: Any) -> Any:
+def _rebuild_from_type_v2(func: Callable[..., Any], new_type: type, args: tuple[object, ...], state: object) -> Any:
     """The object that ``func(*args)`` makes, as one of class ``new_type`` with the attributes in ``state``."""
     rebuilt = func(*args)
     if type(rebuilt) is not new_type:

@@ -12,7 +12,7 @@ from tracecomp.ir.types import DType, float64
 __all__ = ["autocast", "custom_bwd", "custom_fwd", "is_autocast_available"]
 
 
-def _cast(value: Any, device_type: str, dtype: DType) -> Any:
+def _cast(value: object, device_type: str, dtype: DType) -> Any:
     """``value`` with the floating tensors of a device in ``dtype``, except those of float64; also inside containers."""
     if isinstance(value, Tensor):
         eligible = value.is_floating_point() and value.device.type == device_type and value.dtype is not float64

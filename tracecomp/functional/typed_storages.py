@@ -28,7 +28,7 @@ class _StorageMeta(type):
         kind = cls.dtype.numpy
         return TypedStorage(wrap(np.zeros(data, kind) if isinstance(data, int) else np.array(data, kind)))
 
-    def from_buffer(cls, data: Any, byte_order: str | None = None) -> TypedStorage:
+    def from_buffer(cls, data: bytes | bytearray | memoryview, byte_order: str | None = None) -> TypedStorage:
         """Copy the elements in ``data``, in the "little", "big" or "native" order of bytes.
 
         ValueError for elements of several bytes without an order.

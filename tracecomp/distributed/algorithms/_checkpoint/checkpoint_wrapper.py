@@ -53,12 +53,12 @@ class ActivationWrapper(Module, ABC):
             yield name.replace(_PREFIX, ""), parameter
 
 
-def _without_prefix(module: Module, state: dict[str, Tensor], prefix: str, *args: Any) -> None:
+def _without_prefix(module: Module, state: dict[str, Tensor], prefix: str, *args: object) -> None:
     for key in [k for k in state if k.startswith(prefix + _PREFIX)]:
         state[prefix + key.removeprefix(prefix + _PREFIX)] = state.pop(key)
 
 
-def _with_prefix(module: Module, state: dict[str, Tensor], prefix: str, *args: Any) -> None:
+def _with_prefix(module: Module, state: dict[str, Tensor], prefix: str, *args: object) -> None:
     for key in [k for k in state if k.startswith(prefix) and not k.startswith(prefix + _PREFIX)]:
         state[prefix + _PREFIX + key.removeprefix(prefix)] = state.pop(key)
 
