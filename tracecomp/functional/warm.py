@@ -43,8 +43,19 @@ class Warm:
     """
 
     __slots__ = (
-        "_left", "_new", "_never", "_put", "_seen", "is_open", "primitive", "run", "served", "signed", "tensors",
-        "tracked", "turned",
+        "_left",
+        "_never",
+        "_new",
+        "_put",
+        "_seen",
+        "is_open",
+        "primitive",
+        "run",
+        "served",
+        "signed",
+        "tensors",
+        "tracked",
+        "turned",
     )  # fmt: skip
 
     def __init__(
