@@ -163,11 +163,15 @@ def test_a_folder_that_cannot_be_written_is_one_warning(tmp_path: Path) -> None:
     assert len(seen) == 1
 
 
-def test_the_least_recently_used_objects_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("limit", ["LIMIT_BYTES", "LIMIT_FILES"])
+def test_the_least_recently_used_objects_go_first(folder: Path, monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     Executable(adding(45.0))
     [old] = folder.glob("*.o")
     os.utime(old, (1, 1))
-    monkeypatch.setattr(object_cache, "LIMIT_BYTES", old.stat().st_size + 100)
+    if limit == "LIMIT_FILES":
+        monkeypatch.setattr(object_cache, limit, 1)
+    else:
+        monkeypatch.setattr(object_cache, limit, old.stat().st_size + 100)
     monkeypatch.setattr(object_cache, "WRITES_PER_TRIM", 1)
     Executable(adding(46.0))
     assert not old.exists() and len(list(folder.glob("*.o"))) == 1

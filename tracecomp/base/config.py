@@ -105,6 +105,9 @@ class Settings:
     wait: bool = _knob(
         False, "TRACECOMP_WAIT", _flag, "Calls wait for the compiler; by default they run eagerly meanwhile."
     )
+    jit: bool = _knob(
+        False, "TRACECOMP_JIT", _flag, "Modules compile themselves when their calls repeat: docs/eager.md; read at start."
+    )
     log: tuple[str, ...] = _knob((), "TRACECOMP_LOG", topics, "Comma-separated topics to log to standard error.")
     jitdump: str = _knob(
         "", "TRACECOMP_JITDUMP", str, "Folder for the jitdump file, from which perf reads kernels and lines."

@@ -24,6 +24,7 @@ from tracecomp.base import config, logs
 from tracecomp.base.locks import Lock
 from tracecomp.base.user_warnings import from_here, warn_user
 from tracecomp.communication.world import world
+from tracecomp.compiled import hot_modules
 from tracecomp.compiled.backends import Backend, RunByEager, native_graphs
 from tracecomp.compiled.compile_worker import Answer, Request
 from tracecomp.ir.graph import Graph
@@ -101,14 +102,16 @@ class Job:
 def begin(name: str, graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> Job | None:
     """Start to compile ``graph`` in the background; None where it is as well compiled in place.
 
-    That is so if it is small or in the cache, and if a setting shows or checks the steps. In a process group, all
-    processes must make the same communications, so all of them switch to compiled code at the same call.
+    That is so if it is small or in the cache, and if a setting shows or checks the steps. If modules compile
+    themselves, small programs do not make them wait either. In a process group, all processes must make the same
+    communications, so all of them switch to compiled code at the same call.
     """
     settings = config.current()
     if settings.wait or settings.verify or settings.check or settings.dump or world.messenger is not None:
         return None
     parts = native_graphs(graph, aliases, frozen)
-    if sum(_nodes(g) for g, *_ in parts) * SECONDS_PER_NODE < LEAST_SECONDS:
+    least = 0.0 if hot_modules.switch.on else LEAST_SECONDS
+    if sum(_nodes(g) for g, *_ in parts) * SECONDS_PER_NODE < least:
         return None
     requests = [Request.of(*part) for part in parts]
     requests = [r for r in requests if not program_cache.holds(r.key)]

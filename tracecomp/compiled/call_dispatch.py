@@ -40,6 +40,10 @@ class CallDispatcher:
 
     __slots__ = ("__call__", "__dict__", "__weakref__")  # a function in a slot is called without Python
     __call__: Callable[..., Any]
+    quiet = False
+    """Whether graph breaks are no news: another compiled function has warned, or the program did not ask to compile."""
+    whole = False
+    """Whether it becomes eager where its graph breaks, instead of running in parts."""
 
     def __init__(
         self, fn: Any, fullgraph: bool, threads: int | None, backend: str, dynamic: bool | None, fast_math: bool,
@@ -58,7 +62,6 @@ class CallDispatcher:
         self.entries: list[Entry] = []
         self.eager_because = "disable=True" if disable else None
         self.parts: Parts | None = None
-        self.quiet = False  # a part of another compiled function, which has warned
         self._recompile = RecompilePolicy(fn, fullgraph, dynamic, self._new_budget())
         self._name = self._recompile.name
         self._lock = Lock()
@@ -305,7 +308,7 @@ class CallDispatcher:
             raise CaptureError(str(reason))
         if logs.wanted("breaks"):
             logs.log("breaks", f"{self._name}: {reason}")
-        parts = Parts(self.fn, why.lines, str(reason), self._alike())
+        parts = Parts(self.fn, frozenset() if self.whole else why.lines, str(reason), self._alike())
         if parts.found:
             self.parts = parts
         else:

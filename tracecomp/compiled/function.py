@@ -163,6 +163,13 @@ class Compiled(CallDispatcher):
         raise RuntimeError(f"profile(): {self._name} was not compiled: {self.eager_because or self.misses[-1:]}")
 
 
+class HotCall(Compiled):
+    """A call that the program did not ask to compile by name: the first graph break makes it eager, without a word."""
+
+    __slots__ = ()
+    quiet = whole = True
+
+
 def _above(module: str) -> Any:
     """Import a module of a higher layer, which inspects or saves compiled functions, on first use."""
     return load_module(f"tracecomp.{module}")

@@ -4,17 +4,23 @@ Programs are captured by running them (see ``docs/capture.md``), so compilation 
 ``script`` and ``trace`` run as Python, and are captured with any compiled function that calls them. They add ``save``:
 the text of the program, in a language that can reach only tensors, is written to a file that ``load`` runs anywhere
 (``docs/program-files.md``).
+
+The module itself is a function: ``tracecomp.jit(True)`` compiles modules whose calls repeat, ``tracecomp.jit(False)``
+does not (``compiled/hot_modules.py``).
 """
 
 from __future__ import annotations
 
 import builtins
 import os
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from tracecomp.base.code_origin import is_pytorchs
 from tracecomp.base.errors import type_name
+from tracecomp.compiled import hot_modules
 from tracecomp.eager.device import check_device, device
 from tracecomp.eager.tensor import Tensor
 from tracecomp.futures import Future
@@ -312,3 +318,13 @@ def set_fusion_strategy(strategy: object) -> list[Any]:
 def _overload_method(fn: Callable[..., object]) -> Callable[..., Any]:
     """``fn``: a signature without a body, replaced by the method that follows it."""
     return fn
+
+
+class _Switch(ModuleType):
+    """This module, which is called to turn compilation of hot modules on or off."""
+
+    def __call__(self, enabled: bool = True) -> None:
+        hot_modules.jit(enabled)
+
+
+sys.modules[__name__].__class__ = _Switch

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from tracecomp.base.code_origin import is_pytorchs
 from tracecomp.base.errors import type_name
+from tracecomp.compiled import hot_modules
 from tracecomp.compiled.lazy_compile import compile
 from tracecomp.compiled.named_options import backend_of
 from tracecomp.eager.device import Device, check_device
@@ -106,6 +107,8 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
+        if hot_modules.switch.on:
+            return hot_modules.call(self, "_compiled_call_impl", self._call_impl, args, kwargs)
         return self._call_impl(*args, **kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:

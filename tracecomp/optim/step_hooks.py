@@ -8,9 +8,11 @@ from __future__ import annotations
 import functools
 from collections import OrderedDict
 from collections.abc import Callable
+from types import MethodType
 from typing import Any, TypeVar, cast
 
-from tracecomp.eager.modes import module_changes
+from tracecomp.compiled import hot_modules
+from tracecomp.eager.modes import modes, module_changes
 from tracecomp.utils.hooks import RemovableHandle, register
 
 Hook = Callable[..., Any]
@@ -59,6 +61,11 @@ def hooked(step: Step) -> Step:
         outer = type(self).step  # type: ignore[attr-defined]
         if outer is not run and getattr(outer, "hooked", False):
             return step(self, *args, **kwargs)
+        if hot_modules.switch.on and not args and not kwargs and not modes.inside_hot:
+            compiled = vars(self).get("_compiled_step")
+            if compiled is not None:
+                return compiled()
+            return hot_modules.call(self, "_compiled_step", MethodType(run, self), (), {})
         given: tuple[object, ...] = (self, *args)
         for hook in before(self):
             changed = hook(self, given, kwargs)

@@ -27,6 +27,8 @@ else:
 
 LIMIT_BYTES = 512 * 2**20
 """Limit of all stored objects; above it, the least recently used ones are deleted."""
+LIMIT_FILES = 2**14
+"""Limit of their number: a scan of more files takes long where the system does not have their names in memory."""
 WRITES_PER_TRIM = 64
 """Writes between two scans of the folder, which has thousands of files."""
 _MAGIC = b"tracecomp object 1\n"
@@ -199,11 +201,11 @@ def clear() -> tuple[int, int]:
 
 
 def _trim(folder: Path) -> None:
-    """Delete the least recently used objects, down to the size limit."""
+    """Delete the least recently used objects, down to the limits."""
     found = sorted((s.used, s.nbytes, folder / f"{s.key}.o") for s in entries())
     total = sum(size for _, size, _ in found)
-    for _, size, path in found:
-        if total <= LIMIT_BYTES:
+    for n, (_, size, path) in enumerate(found):
+        if total <= LIMIT_BYTES and len(found) - n <= LIMIT_FILES:
             return
         with suppress(OSError):
             os.unlink(path)

@@ -1,0 +1,73 @@
+"""Modules and optimizers whose calls repeat compile themselves, if the program asks for it.
+
+Results and their bits are those of eager calls, so only the time tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MethodType
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from tracecomp.base import config
+from tracecomp.base.lazy_names import load_module
+from tracecomp.eager.modes import modes
+
+AFTER = 3
+"""The call that is recorded: programs that make one or two do not pay for it."""
+
+
+class _Switch:
+    """Whether calls of modules and steps of optimizers are counted."""
+
+    on = config.current().jit
+
+
+switch = _Switch()
+_calls: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+
+
+def jit(enabled: bool = True) -> None:
+    """Compile modules and optimizers from now on when their calls repeat, or do not, in all threads.
+
+    These are calls of modules that are not part of a larger one's call, and ``step()`` of optimizers. The third call
+    is recorded; later ones run a program once another process has compiled it. What one graph cannot hold stays eager,
+    without a warning (TRACECOMP_LOG=breaks shows why). ``jit(False)`` also makes eager what has compiled itself, but
+    not what ``compile`` has. TRACECOMP_JIT=1 is ``jit(True)`` at the start.
+    """
+    switch.on = enabled
+    if not enabled:
+        for owner, attribute in list(_compiled.items()):
+            vars(owner).pop(attribute, None)
+        _compiled.clear()
+        _calls.clear()
+
+
+def call(owner: Any, attribute: str, run: MethodType, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    """Call ``run``, a method of ``owner``; count the call if it is not part of another one.
+
+    Once it is compiled, ``attribute`` of ``owner`` is what to call instead.
+    """
+    if modes.inside_hot or modes.recorder is not None or type(owner).__hash__ is None:
+        return run(*args, **kwargs)
+    count = _calls[owner] = _calls.get(owner, 0) + 1
+    called = _outermost(run)
+    if count == AFTER:
+        called = vars(owner)[attribute] = _outermost(load_module("tracecomp.compiled.function").HotCall(run))
+        _compiled[owner] = attribute
+    return called(*args, **kwargs)
+
+
+def _outermost(run: Callable[..., Any]) -> Callable[..., Any]:
+    """``run``, in whose calls nothing else is counted."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        before, modes.inside_hot = modes.inside_hot, True
+        try:
+            return run(*args, **kwargs)
+        finally:
+            modes.inside_hot = before
+
+    return call
