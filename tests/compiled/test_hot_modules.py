@@ -202,6 +202,20 @@ def test_off_is_off() -> None:
     assert not is_hot(net)
 
 
+def test_the_programs_own_compilation_replaces_it() -> None:
+    jit(True)
+    for compile in (lambda m: m.compile(), torch.compile):
+        net = classifier()
+        for _ in range(STEPS):
+            net(torch.ones(2, 6))
+        assert is_hot(net)
+        compile(net)
+        assert not is_hot(net)
+    net.compile()
+    jit(False)
+    assert vars(net)["_compiled_call_impl"] is not None
+
+
 def test_compiled_functions_capture_hot_modules() -> None:
     jit(True)
     net = classifier()

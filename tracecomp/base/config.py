@@ -106,7 +106,7 @@ class Settings:
         False, "TRACECOMP_WAIT", _flag, "Calls wait for the compiler; by default they run eagerly meanwhile."
     )
     jit: bool = _knob(
-        False, "TRACECOMP_JIT", _flag, "Modules compile themselves when their calls repeat: docs/eager.md; read at start."
+        False, "TRACECOMP_JIT", _flag, "Modules whose calls repeat compile themselves: docs/eager.md. Read at start."
     )
     log: tuple[str, ...] = _knob((), "TRACECOMP_LOG", topics, "Comma-separated topics to log to standard error.")
     jitdump: str = _knob(

@@ -39,19 +39,25 @@ def jit(enabled: bool = True) -> None:
     """
     switch.on = enabled
     if not enabled:
-        for owner, attribute in list(_compiled.items()):
-            vars(owner).pop(attribute, None)
-        _compiled.clear()
+        for owner in list(_compiled):
+            forget(owner)
         _calls.clear()
 
 
-def call(owner: Any, attribute: str, run: MethodType, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
-    """Call ``run``, a method of ``owner``; count the call if it is not part of another one.
+def forget(owner: Any) -> None:
+    """Make ``owner`` eager if it has compiled itself, because the program compiles it, or wants it eager."""
+    attribute = None if type(owner).__hash__ is None else _compiled.pop(owner, None)
+    if attribute is not None:
+        vars(owner).pop(attribute, None)
 
-    Once it is compiled, ``attribute`` of ``owner`` is what to call instead.
-    """
-    if modes.inside_hot or modes.recorder is not None or type(owner).__hash__ is None:
-        return run(*args, **kwargs)
+
+def counts(owner: object) -> bool:
+    """Whether a call of ``owner`` now is one to count: it is not part of another one, and is not recorded."""
+    return not modes.inside_hot and modes.recorder is None and type(owner).__hash__ is not None
+
+
+def call(owner: Any, attribute: str, run: MethodType, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+    """Call ``run``, a method of ``owner``, and count it. Once it is compiled, ``attribute`` is what to call instead."""
     count = _calls[owner] = _calls.get(owner, 0) + 1
     called = _outermost(run)
     if count == AFTER:

@@ -107,7 +107,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self._compiled_call_impl is not None:
             return self._compiled_call_impl(*args, **kwargs)
-        if hot_modules.switch.on:
+        if hot_modules.switch.on and hot_modules.counts(self):
             return hot_modules.call(self, "_compiled_call_impl", self._call_impl, args, kwargs)
         return self._call_impl(*args, **kwargs)
 
@@ -385,6 +385,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         self, *, backend: str = "inductor", mode: str | None = None, options: dict[str, Any] | None = None, **more: Any
     ) -> None:
         """Compile the call of this module in place; the options are those of ``tracecomp.compile``."""
+        hot_modules.forget(self)
         self._compiled_call_impl = compile(self._call_impl, backend=backend_of(backend, mode, options), **more)
 
     # -- text ------------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from functools import wraps
 from types import FunctionType, MethodType
 from typing import Any
 
+from tracecomp.compiled import hot_modules
 from tracecomp.compiled.function import Compiled
 from tracecomp.eager.modes import modes
 from tracecomp.nn.module import Module
@@ -30,6 +31,7 @@ class OptimizedModule(Module):
 
     def __init__(self, module: Module, compiled: Compiled) -> None:
         super().__init__()
+        hot_modules.forget(module)
         Module.__setattr__(self, "_orig_mod", module)
         self.__dict__["_compiled"] = compiled
         self.__call__ = compiled

@@ -12,7 +12,7 @@ from types import MethodType
 from typing import Any, TypeVar, cast
 
 from tracecomp.compiled import hot_modules
-from tracecomp.eager.modes import modes, module_changes
+from tracecomp.eager.modes import module_changes
 from tracecomp.utils.hooks import RemovableHandle, register
 
 Hook = Callable[..., Any]
@@ -61,7 +61,7 @@ def hooked(step: Step) -> Step:
         outer = type(self).step  # type: ignore[attr-defined]
         if outer is not run and getattr(outer, "hooked", False):
             return step(self, *args, **kwargs)
-        if hot_modules.switch.on and not args and not kwargs and not modes.inside_hot:
+        if hot_modules.switch.on and not args and not kwargs and hot_modules.counts(self):
             compiled = vars(self).get("_compiled_step")
             if compiled is not None:
                 return compiled()
