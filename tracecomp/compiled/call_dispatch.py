@@ -41,7 +41,7 @@ class CallDispatcher:
     __slots__ = ("__call__", "__dict__", "__weakref__")  # a function in a slot is called without Python
     __call__: Callable[..., Any]
     quiet = False
-    """Whether graph breaks are no news: another compiled function has warned, or the program did not ask to compile."""
+    """Whether graph breaks are silent: another compiled function has warned, or the program did not ask to compile."""
     whole = False
     """Whether it becomes eager where its graph breaks, instead of running in parts."""
 

@@ -6,7 +6,6 @@ Results and their bits are those of eager calls, so only the time tells.
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -52,11 +51,11 @@ def forget(owner: Any) -> None:
 
 
 def counts(owner: object) -> bool:
-    """Whether a call of ``owner`` now is one to count: it is not part of another one, and is not recorded."""
+    """Whether to count a call of ``owner``: not inside a counted call, and not while a recorder is active."""
     return not modes.inside_hot and modes.recorder is None and type(owner).__hash__ is not None
 
 
-def call(owner: Any, attribute: str, run: MethodType, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+def call(owner: Any, attribute: str, run: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
     """Call ``run``, a method of ``owner``, and count it. Once it is compiled, ``attribute`` is what to call instead."""
     count = _calls[owner] = _calls.get(owner, 0) + 1
     called = _outermost(run)
