@@ -164,7 +164,7 @@ class Compiled(CallDispatcher):
 
 
 class HotCall(Compiled):
-    """A call that the program did not ask to compile by name: the first graph break makes it eager, without a word."""
+    """A call that the program did not ask to compile: the first graph break makes it eager, without a warning."""
 
     __slots__ = ()
     quiet = whole = True

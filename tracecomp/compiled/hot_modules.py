@@ -32,9 +32,9 @@ def jit(enabled: bool = True) -> None:
     """Compile modules and optimizers from now on when their calls repeat, or do not, in all threads.
 
     These are calls of modules that are not part of a larger one's call, and ``step()`` of optimizers. The third call
-    is recorded; later ones run a program once another process has compiled it. What one graph cannot hold stays eager,
-    without a warning (TRACECOMP_LOG=breaks shows why). ``jit(False)`` also makes eager what has compiled itself, but
-    not what ``compile`` has. TRACECOMP_JIT=1 is ``jit(True)`` at the start.
+    is recorded; later ones run a program once another process has compiled it. A call that one graph cannot hold stays
+    eager, without a warning (TRACECOMP_LOG=breaks shows why). ``jit(False)`` also makes such modules eager again, but
+    not those of ``compile``. TRACECOMP_JIT=1 is ``jit(True)`` at the start.
     """
     switch.on = enabled
     if not enabled:
@@ -55,7 +55,9 @@ def counts(owner: object) -> bool:
     return not modes.inside_hot and modes.recorder is None and type(owner).__hash__ is not None
 
 
-def call(owner: Any, attribute: str, run: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
+def call(
+    owner: Any, attribute: str, run: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
+) -> Any:
     """Call ``run``, a method of ``owner``, and count it. Once it is compiled, ``attribute`` is what to call instead."""
     count = _calls[owner] = _calls.get(owner, 0) + 1
     called = _outermost(run)
