@@ -6,7 +6,7 @@ Results and their bits are those of eager calls, so only the time tells.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 from weakref import WeakKeyDictionary
 
 from tracecomp.base import config
@@ -24,8 +24,9 @@ class _Switch:
 
 
 switch = _Switch()
-_calls: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
-_compiled: WeakKeyDictionary[Any, str] = WeakKeyDictionary()
+Run: TypeAlias = Callable[..., object]
+_calls: WeakKeyDictionary[object, int] = WeakKeyDictionary()
+_compiled: WeakKeyDictionary[object, str] = WeakKeyDictionary()
 
 
 def jit(enabled: bool = True) -> None:
@@ -43,7 +44,7 @@ def jit(enabled: bool = True) -> None:
         _calls.clear()
 
 
-def forget(owner: Any) -> None:
+def forget(owner: object) -> None:
     """Make ``owner`` eager if it has compiled itself, because the program compiles it, or wants it eager."""
     attribute = None if type(owner).__hash__ is None else _compiled.pop(owner, None)
     if attribute is not None:
@@ -55,9 +56,7 @@ def counts(owner: object) -> bool:
     return not modes.inside_hot and modes.recorder is None and type(owner).__hash__ is not None
 
 
-def call(
-    owner: Any, attribute: str, run: Callable[..., Any], args: tuple[object, ...], kwargs: dict[str, object]
-) -> Any:
+def call(owner: object, attribute: str, run: Run, args: tuple[object, ...], kwargs: dict[str, object]) -> object:
     """Call ``run``, a method of ``owner``, and count it. Once it is compiled, ``attribute`` is what to call instead."""
     count = _calls[owner] = _calls.get(owner, 0) + 1
     called = _outermost(run)
@@ -67,10 +66,10 @@ def call(
     return called(*args, **kwargs)
 
 
-def _outermost(run: Callable[..., Any]) -> Callable[..., Any]:
+def _outermost(run: Run) -> Run:
     """``run``, in whose calls nothing else is counted."""
 
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         before, modes.inside_hot = modes.inside_hot, True
         try:
             return run(*args, **kwargs)
