@@ -2,7 +2,7 @@
 
 The tests come from the released source distributions, which ``pip download`` fetches into ``--sources``. Every suite
 runs in a separate process, once with each torch, and ends after ``--seconds``. Only tests that pass with PyTorch count.
-PyTorch's outcomes are kept in ``--sources`` and used again. ``--write`` makes docs/reports/ecosystem_suites.md.
+PyTorch's complete outcomes are kept in ``--sources``. ``--write`` makes docs/reports/ecosystem_suites.md.
 """
 
 from __future__ import annotations
@@ -77,9 +77,10 @@ SUITES = {
 
 @dataclass
 class Outcome:
-    """The results of a suite under one torch: test -> (outcome, why)."""
+    """The results of a suite under one torch: test -> (outcome, why). ``complete`` unless its time ran out."""
 
     tests: dict[str, tuple[str, str]]
+    complete: bool = True
 
     def passed(self) -> set[str]:
         return {test for test, (outcome, _) in self.tests.items() if outcome == "passed"}
@@ -102,10 +103,14 @@ def sources(suite: Suite, version: str, folder: Path) -> Path:
 
 
 def kept(path: Path, make: Callable[[], Outcome]) -> Outcome:
-    """The outcome in a file, which ``make`` provides if it does not exist."""
-    if not path.exists():
-        path.write_text(json.dumps(asdict(make())))
-    return Outcome({test: (outcome, why) for test, (outcome, why) in json.loads(path.read_text())["tests"].items()})
+    """The outcome in a file; without the file, that of ``make``, which is written if it is complete."""
+    if path.exists():
+        tests = json.loads(path.read_text())["tests"]
+        return Outcome({test: (outcome, why) for test, (outcome, why) in tests.items()})
+    made = make()
+    if made.complete:
+        path.write_text(json.dumps(asdict(made)))
+    return made
 
 
 def run(suite: Suite, folder: Path, torch: str | None, seconds: int, test_seconds: int) -> Outcome:
@@ -123,6 +128,7 @@ def run(suite: Suite, folder: Path, torch: str | None, seconds: int, test_second
         command += ["--timeout", str(test_seconds)]
         path = os.pathsep.join(filter(None, (torch, temporary)))
         environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | dict(suite.environment)
+        complete = True
         try:
             subprocess.run(
                 [*command, *suite.paths.split()], cwd=folder, env=environment, capture_output=True, timeout=seconds,
@@ -130,7 +136,8 @@ def run(suite: Suite, folder: Path, torch: str | None, seconds: int, test_second
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             print(f"{suite.distribution}: ended after {seconds} s", file=sys.stderr)
-        return read(out)
+            complete = False
+        return Outcome(read(out).tests, complete)
 
 
 def read(path: Path) -> Outcome:
