@@ -11,7 +11,7 @@ POSITIONS = 1024
 
 
 class Kind(NamedTuple):
-    """How a group of architectures is built and what it is given."""
+    """How a group of architectures is built, and the names in it."""
 
     auto: str
     generates: bool

@@ -33,7 +33,7 @@ transformers, with random weights, batch 1. The columns:
   the prompts of later requests.
 * *tokens*: whether all {long} greedy tokens equal those of eager mode, and those of PyTorch's eager mode.
 * *ms*: milliseconds of processor time a token, compiled, eager, and in PyTorch {version} eager, in requests for
-  {tokens} tokens with one thread: the least of {requests}, on an AMD EPYC (Zen 4) with other programs beside.
+  {tokens} tokens with one thread: the least of {requests}, on an AMD EPYC (Zen 4) that ran other programs too.
 
 While it is compiled, transformers computes the prompt of mamba and falcon_mamba by an associative scan instead of a
 loop. The last bits of their logits then differ from eager mode.
@@ -83,7 +83,7 @@ def logits_of(output: Any) -> Any:
 
 
 def forward_cell(torch: Any, model: Any, given: dict[str, Any]) -> tuple[str, str]:
-    """What the forward pass compiles to, and what of it stays eager."""
+    """The graphs of the forward pass, and the reason for parts that stay eager."""
     expected = logits_of(model(**given))
     forward = torch.compile(model.forward)
     equal = all(torch.equal(logits_of(forward(**given)), expected) for _ in range(3))
@@ -99,7 +99,7 @@ def equal_tokens(ours: list[int], others: list[int]) -> str:
 
 
 def generate_cells(torch: Any, model: Any, given: dict[str, Any], known: dict[str, Any]) -> tuple[list[str], str]:
-    """What ``generate`` compiles to, and what of it stays eager."""
+    """The recordings, tokens and times of ``generate``, and the reason for parts that stay eager."""
     tokens, eager = generated(model, given, LONG), milliseconds(model, given)
     model.forward = compiled = torch.compile(model.forward)
     equal = equal_tokens(generated(model, given, LONG), tokens)

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.eager.tensor import Tensor
-from tracecomp.record.effects import put_plain
+from tracecomp.record.effects import PlainParts, put_plain
 from tracecomp.record.guards.lifetimes import is_held_if_guarded
 from tracecomp.record.guards.lookup import attributes_of, inherited
 from tracecomp.record.guards.ownership import is_module, is_program_class
@@ -65,7 +65,7 @@ class KnownObjects:
     def release(self) -> None:
         """Release all that was read, after a refusal: the rest of the call may count references."""
         given: Any = self.reads.given.value
-        put_plain(self.recorder.python.effects, given)
+        put_plain(self.recorder.python.effects, given, PlainParts())
         self.reads.release()
         self.close()
 
@@ -290,9 +290,7 @@ def parts_with_steps(value: Any) -> list[tuple[SomeStep, Any]]:
         return [(Element(n), item) for n, item in enumerate(value)]
     if isinstance(value, np.ndarray) and value.dtype == object:
         return [(Element(index), value[index]) for index in np.ndindex(value.shape)]
-    if is_container(value):
-        return []
-    return [(Attribute(name), getattr(value, name)) for name in parts_of(value)]
+    return [(Attribute(name), getattr(value, name)) for name in parts_of(value)]  # also of containers in Python
 
 
 def added_with_steps(value: object) -> list[tuple[SomeStep, Any]]:
