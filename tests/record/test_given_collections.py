@@ -108,8 +108,20 @@ def found_and_changed(a: Any, b: Any, owner: Any, x: Any) -> Any:
     return x + length(owner.found), FOUND
 
 
+def changed_elsewhere(a: Any, b: Any, owner: Any, x: Any) -> Any:
+    """The container that is changed is another object in every call, and may be the argument."""
+    change(FOUND)
+    return x + length(a)
+
+
+def changed_here(a: Any, b: Any, owner: Any, x: Any) -> Any:
+    change(a)
+    return x + length(FOUND) + length(b)
+
+
 USES: list[Callable[..., Any]] = [
-    changed, changed_within, returned, kept, compared, found_and_kept, found_and_changed,
+    changed, changed_within, returned, kept, compared, found_and_kept, found_and_changed, changed_elsewhere,
+    changed_here,
 ]  # fmt: skip
 
 

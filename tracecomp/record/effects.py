@@ -66,6 +66,7 @@ def put_plain(effects: list[Effect], given: Given, within: PlainParts) -> None:
             if getattr(t, name, None) is value:
                 setattr(t, name, _plain(value, within))
     within.replace()
+    within.frozen.clear()  # it would keep the numbers alive that are looked for next
     effects.clear()
 
 

@@ -52,7 +52,7 @@ class KnownObjects:
         self._held: dict[int, object] = {}  # containers in places, by identity
         self._alive: list[Any] = []
         self._functions: dict[int, Any] = {}  # those of the program that ran
-        self._shared: dict[int, object] = {}  # containers among the arguments that are also found elsewhere
+        self._shared: list[Read] = []  # where containers among the arguments are also found
         self._compared = False  # whether the program compared the identity of one among the arguments
         self.changes = ObjectChanges(recorder, reads, self.known, self.cells, self.changed)
 
@@ -145,7 +145,7 @@ class KnownObjects:
                 seen.pin()
                 read.pin()
                 if seen.is_given:
-                    self._shared[id(value)] = value
+                    self._shared.append(read)
             return
         if id(value) in self.made:
             return
@@ -240,12 +240,11 @@ class KnownObjects:
             reads = map(self.known.get, map(id, (a, b)))
             self._compared |= any(read is not None and read.is_given for read in reads)
 
-    def identities(self) -> dict[int, object] | None:
-        """Objects from outside that containers among the arguments may also be; None if it makes no difference."""
+    def identities(self) -> list[Read] | None:
+        """Where objects are that containers among the arguments may also be; None if it makes no difference."""
         if not (self._compared or self._shared or self.changed or self.written or self.reads.places):
             return None
-        found = {key: read.value for key, read in self.known.items() if not read.is_given}
-        return {key: x for key, x in (found | self._shared).items() if is_changeable(x)}
+        return [*(read for read in self.known.values() if not read.is_given), *self._shared]
 
     def which(self, value: object) -> None:
         """The program used the identity of a tensor, or one within a tuple: to find something by it, or its id."""
