@@ -23,6 +23,7 @@ from tracecomp.record.guards.reads import Read, Reads
 from tracecomp.record.guards.snapshots import MISSING, plain_value
 from tracecomp.record.guards.varying_objects import rebuilds
 from tracecomp.record.guards.visibility import is_container
+from tracecomp.record.pytree import is_collection, parts_within
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.same_values import PLAIN
 
@@ -247,6 +248,10 @@ class ObjectChanges:
             return
         if isinstance(value, list | tuple | dict):
             for item in value.values() if isinstance(value, dict) else value:
+                self._check_repeatable(item, (*above, value))
+            return
+        if is_collection(value):
+            for item in parts_within(value):
                 self._check_repeatable(item, (*above, value))
             return
         if rebuilds(type(value)):
