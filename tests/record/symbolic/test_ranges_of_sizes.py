@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
 
 import tracecomp as torch
+from tracecomp.record.size_forms import Form
 
 SIZES = (6, 7, 8, 9, 13, 3, 2, 24)
 RANGES = [
@@ -35,3 +37,30 @@ def test_a_quotient_of_a_size_is_pythons(expression: str) -> None:
     for n in SIZES:
         x = torch.ones(n)
         assert compiled(x)[1] == program(x)[1] and torch.equal(compiled(x)[0], program(x)[0])
+
+
+def test_a_product_of_forms_is_divided_by_each() -> None:
+    rng = random.Random(0)
+
+    def form() -> Form:
+        """A polynomial with up to three terms in two sizes."""
+        total = Form.constant(rng.choice((0, 1, 3, -2)))
+        for _ in range(rng.randint(1, 2)):
+            size = Form.of_size(rng.randint(0, 1))
+            total = total.plus(size if rng.random() < 0.7 else size.times(Form.of_size(1)), rng.choice((1, 2, -3, 16)))
+        return total
+
+    for _ in range(300):
+        a, b = form(), form()
+        product = a.times(b)
+        if product is not None and b.terms:
+            assert product.exactly_over(b) == a
+            rest = product.plus(Form.constant(1)).exactly_over(b)
+            assert rest is None or rest.times(b) == product.plus(Form.constant(1))
+
+
+def test_a_size_that_views_infer_is_exact() -> None:
+    compiled = torch.compile(lambda x: torch.cat([x, x[:1]]).view(x.shape[0] + 1, -1, 2))
+    for n in (5, 6, 7, 3):
+        assert compiled(torch.ones(n, 8)).shape == (n + 1, 4, 2)
+    assert compiled.recordings == 2
