@@ -117,7 +117,8 @@ class Form:
         if not other.terms:
             return None
         lead, factor = max(other.terms, key=_degree)
-        rest, found = self, []
+        rest = self
+        found: list[tuple[Term, int]] = []
         while rest.terms and len(found) <= len(self.terms):
             term, n = max(rest.terms, key=_degree)
             left = Counter(term)
