@@ -1,7 +1,7 @@
 """``python -m benchmarks.language_model FOLDER``: one request of a language model in tracecomp and in PyTorch.
 
 A Llama of 106 million random parameters is saved in float32 and bfloat16. FOLDER contains PyTorch; transformers must be
-installed. Every configuration runs in separate processes, in turns, and the best turn counts.
+installed. Each engine runs in a separate process, in turns, and the best turn counts.
 """
 
 from __future__ import annotations

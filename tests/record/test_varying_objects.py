@@ -234,7 +234,7 @@ def test_a_cache_for_each_request_needs_no_recording_more_than_a_single_request(
 
 
 def test_only_objects_that_calls_hold_are_taken_apart_at_once() -> None:
-    """An object that lives elsewhere is most often one for all calls: only the values read from it are guarded."""
+    """An object that lives elsewhere is most often one for all calls: guards cover its reads only."""
 
     class Options:
         def __init__(self) -> None:

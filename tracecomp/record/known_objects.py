@@ -241,7 +241,7 @@ class KnownObjects:
             self._compared |= any(read is not None and read.is_given for read in reads)
 
     def identities(self) -> list[Read] | None:
-        """The places of objects that containers among the arguments may also hold; None if it makes no difference."""
+        """The reads that may find containers among the arguments; None if it makes no difference."""
         if not (self._compared or self._shared or self.changed or self.written or self.reads.places):
             return None
         return [*(read for read in self.known.values() if not read.is_given), *self._shared]

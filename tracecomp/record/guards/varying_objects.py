@@ -1,8 +1,8 @@
 """Classes whose objects differ between calls although they are alike, as a new cache for each request.
 
-An object among the arguments is guarded by identity at first. Three things change that for its class: a later call has
-a different object, the program makes one that outlives the call, or only running calls hold the object. From then on
-every attribute is guarded, and its tensors are arguments.
+An object among the arguments is guarded by identity at first. Its class is taken apart if a later call has a different
+object, or if the program makes one that outlives the call. If only running calls hold the object, its class is taken
+apart at once. Every attribute is then guarded, and its tensors are arguments.
 """
 
 from __future__ import annotations
