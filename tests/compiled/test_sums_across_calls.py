@@ -87,3 +87,17 @@ def test_gradients_are_added_in_the_order_of_eager_mode(f: Fn, around: Fn, dynam
     c = torch.compile(f, dynamic=dynamic)
     for seed, size in enumerate((4, 4, 4, 6, 6)):
         assert gradients(f, c, around, seed, size) == gradients(f, f, around, seed, size), (seed, size)
+
+
+@pytest.mark.parametrize("grad", [False, True])
+@pytest.mark.parametrize("f", (normed, tied, unrolled))
+def test_a_node_that_the_program_calls_gives_the_sums(f: Fn, grad: bool) -> None:
+    shape = (5, 5) if f in (tied, unrolled) else (5,)
+    x, w = torch.randn(4, 5, requires_grad=True), torch.randn(shape, requires_grad=True)
+    c, ones = torch.compile(f), torch.ones(4, 5)
+    for _ in range(3):
+        result = c(x, w)
+    with torch.set_grad_enabled(grad):
+        found = result.grad_fn(ones)
+    wanted = torch.autograd.grad(f(x, w), (x, w), ones)
+    assert [g.detach().numpy().tobytes() for g in found] == [g.numpy().tobytes() for g in wanted]

@@ -34,6 +34,14 @@ RAW = (
 )  # fmt: skip
 """Errors that a program meets only if the library has not checked an argument."""
 FAULTS = ("raw", "ended (tracecomp)")
+FROM_PYTHON = (
+    "arg is an empty sequence", "tuple index out of range", "list index out of range", "objects cannot be broadcast",
+    "could not be broadcast together", "'_data'",
+    "unsupported operand type", "has no attribute", "is not iterable", "not subscriptable", "cannot unpack",
+    "unhashable", "not supported between instances", "bad operand type", "invalid literal", "could not convert string",
+    "object has no len()", "interpreted as an integer", "values to unpack",
+)  # fmt: skip
+"""Words of messages of Python and numpy."""
 MEMORY = 16 << 30
 """The address space of the process that makes the calls; larger requests fail there as they do elsewhere."""
 MAKERS: dict[str, Callable[[Any], Any]] = {
@@ -157,7 +165,7 @@ def kind(ours: Any, theirs: Any) -> str | None:
     if ours is None or theirs is None:
         return None if ours is theirs else "accepted" if ours is None else _raw(ours) or "refused"
     if type(ours) is type(theirs) or isinstance(ours, type(theirs)):
-        return None
+        return "raw" if any(words in str(ours) for words in FROM_PYTHON) else None
     return _raw(ours) or "other type"
 
 
@@ -165,8 +173,9 @@ def _raw(error: Exception) -> str | None:
     text = str(error)
     if "must fit" in text:  # the words for numbers that are too large
         return None
-    from_inside = isinstance(error, RAW) or type(error).__module__.startswith("numpy") or "'_data'" in text
-    return "raw" if from_inside or (type(error) is IndexError and "tuple index out of range" in text) else None
+    if any(words in text for words in FROM_PYTHON):
+        return "raw"
+    return "raw" if isinstance(error, RAW) or type(error).__module__.startswith("numpy") else None
 
 
 @dataclass(frozen=True)

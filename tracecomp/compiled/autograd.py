@@ -133,9 +133,10 @@ class CompiledNode(Node):
             freeing = self.split.history.freeing
             if not all(freeing[k].isdisjoint(self.freed) for k in present):
                 raise RuntimeError(FREED)
-        current: Any = modes.backward_pass
-        joins = any(current.has_arrived(self.edges[k]) for k in self.split.summed)
-        by_node = modes.grad or joins or self._is_partial(present)
+        # Without a pass, the program calls this node itself, and nothing has arrived anywhere.
+        current = modes.backward_pass
+        summed = self.split.summed if current is not None else ()
+        by_node = modes.grad or any(current.has_arrived(self.edges[k]) for k in summed) or self._is_partial(present)
         if (by_node and self.again is None) or self.saved is None or _is_watched(grads):
             self.take_apart()
         if self.refused is not None:
@@ -148,7 +149,7 @@ class CompiledNode(Node):
             assert self.again is not None
             ends = [None if e is None else _end(e) for e in self.edges]
             results = [_end((self, k)) for k in range(len(self.out_types))]
-            before = [current.taken(e) if k in self.split.summed else None for k, e in enumerate(self.edges)]
+            before = [current.taken(e) if k in summed else None for k, e in enumerate(self.edges)]
             return self.again()(ends, [s.tensor() for s in self.history], list(grads), results, before)
         saved = [s.array() for s in self.saved]
         given = [

@@ -293,7 +293,10 @@ class TensorMethods(TensorBase):
     def bincount(self, weights: Tensor | None = None, minlength: _int = 0) -> Tensor:
         """The number of occurrences of each non-negative integer, or the sums of their ``weights``."""
     def binomial(self, prob: Tensor, generator: Generator | None = None) -> Tensor:
-        """Binomial numbers; drawn by numpy from a key of the generator."""
+        """Binomial numbers; drawn by numpy from a key of the generator.
+
+        A negative count gives 0, and probabilities outside [0, 1] are clipped. NaN gives NaN.
+        """
     def bitwise_and(self, other: Operand) -> Tensor:
         """Elementwise bitwise and of integers or bools."""
     def bitwise_and_(self, other: Operand) -> Tensor:

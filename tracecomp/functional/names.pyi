@@ -441,7 +441,10 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
     """The number of occurrences of each non-negative integer, or the sums of their ``weights``."""
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """Binomial numbers; drawn by numpy from a key of the generator."""
+    """Binomial numbers; drawn by numpy from a key of the generator.
+
+    A negative count gives 0, and probabilities outside [0, 1] are clipped. NaN gives NaN.
+    """
 def bitwise_and(input: Operand, other: Operand, *, out: Tensor | None = None) -> Tensor:
     """Elementwise bitwise and of integers or bools."""
 def bitwise_and_(input: Tensor, other: Operand) -> Tensor:

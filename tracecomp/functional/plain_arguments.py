@@ -75,7 +75,7 @@ _TESTS: Mapping[str, Test] = {
     "Number": _is_number,
     "Sequence[Tensor]": _are_tensors,
     "Sequence[float]": _are_floats,
-    "Sequence[int]": _are_ints,
+    "Sequence[int]": lambda x: _are_ints(x) and not _is_int(x),
     "Sizes": _are_ints,
     "Target": lambda x: x is None or _are_ints([n or 0 for n in x] if isinstance(x, tuple | list) else x),
     "Tensor": lambda x: isinstance(x, Tensor),

@@ -26,7 +26,7 @@ from tracecomp.functional.shape.shaping import to_shape
 from tracecomp.functional.value_checks import is_fraction, is_not_negative, required
 from tracecomp.ir.arrays import at_line
 from tracecomp.ir.philox import blocks
-from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64
+from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64, type_word
 
 _BITS = {"float16": 11, "bfloat16": 8, "float32": 24}
 
@@ -348,11 +348,21 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 
 @function(composite=True)
 def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) -> Tensor:
-    """Binomial numbers; drawn by numpy from a key of the generator."""
+    """Binomial numbers; drawn by numpy from a key of the generator.
+
+    A negative count gives 0, and probabilities outside [0, 1] are clipped. NaN gives NaN.
+    """
+    for argument, x in (("count", count), ("prob", prob)):
+        if not x.is_floating_point():
+            raise ValueError(f"binomial(): {argument} must have a floating-point dtype, but has {type_word(x.dtype)}")
+    if count.dtype is not prob.dtype:
+        raise RuntimeError(f"binomial(): found dtype {type_word(prob.dtype)} but expected {type_word(count.dtype)}")
+    broadcast_shapes(tuple(count.shape), tuple(prob.shape))
     key = rng.bits((2,), generator).numpy().astype(np.uint64)
     stream = np.random.Generator(np.random.Philox(key=int(key[0]) << 32 ^ int(key[1])))
-    drawn = stream.binomial(count._read("binomial()").astype(np.int64), prob._read("binomial()"))
-    return wrap(np.asarray(drawn).astype(count._data.dtype))
+    n, p = count._read("binomial()"), prob._read("binomial()")
+    drawn = stream.binomial(np.maximum(np.nan_to_num(n), 0).astype(np.int64), np.clip(np.nan_to_num(p), 0, 1))
+    return wrap(np.where(np.isnan(n) | np.isnan(p), math.nan, drawn).astype(count._data.dtype))
 
 
 @function(composite=True)

@@ -7,6 +7,7 @@ import typing
 from collections.abc import Sequence
 from typing import Any
 
+from tracecomp.base.errors import type_name
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.linalg.matmul import contract
@@ -24,6 +25,9 @@ def _from_sublists(args: Sequence[Any]) -> tuple[str, list[Tensor]]:
     letters = string.ascii_letters
 
     def term(labels: Sequence[Any]) -> str:
+        for x in labels:
+            if x is not Ellipsis and not isinstance(x, int):
+                raise TypeError(f"einsum(): labels in a list must be ints or Ellipsis, not {type_name(x)}")
         if any(x is not Ellipsis and not 0 <= x < len(letters) for x in labels):
             raise ValueError(f"einsum(): subscripts in a list must be in the range [0, {len(letters)})")
         return "".join("..." if x is Ellipsis else letters[x] for x in labels)

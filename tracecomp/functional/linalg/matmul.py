@@ -322,7 +322,14 @@ def kron(input: Tensor, other: Tensor) -> Tensor:
 @function(to="torch", takes=ALL, composite=True)
 def chain_matmul(*matrices: Tensor | Sequence[Tensor]) -> Tensor:
     """Product of several matrices in the cheapest order."""
-    return multi_dot(list(listed(matrices)))
+    given = list(listed(matrices))
+    if not given:
+        raise RuntimeError("chain_matmul(): expected one or more matrices")
+    for matrix in given:
+        need_tensor("chain_matmul", matrix, "matrices")
+        if matrix.ndim != 2:
+            raise RuntimeError(f"chain_matmul(): expected tensors of 2 dimensions, but got {matrix.ndim}")
+    return multi_dot(given)
 
 
 def multi_dot(matrices: list[Tensor]) -> Tensor:

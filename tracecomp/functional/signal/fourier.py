@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tracecomp.eager.tensor import Tensor
-from tracecomp.functional.dims import wrap_dim
+from tracecomp.functional.dims import Dim, Sizes, wrap_dim
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import as_float, cast
@@ -131,14 +131,10 @@ def _publish(name: str, transform: Transform, forward: bool, doc: str) -> None:
         _check_points([] if n is None else [n])
         return transform(name, input, _plan(input, n, axis, halved), _norm(norm), forward)
 
-    def two(
-        input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1), norm: str | None = None
-    ) -> Tensor:
+    def two(input: Tensor, s: Sizes | None = None, dim: Sizes = (-2, -1), norm: str | None = None) -> Tensor:
         return transform(name + "2", input, _plan(input, s, dim, halved), _norm(norm), forward)
 
-    def several(
-        input: Tensor, s: Sequence[int] | None = None, dim: Sequence[int] | None = None, norm: str | None = None
-    ) -> Tensor:
+    def several(input: Tensor, s: Sizes | None = None, dim: Dim = None, norm: str | None = None) -> Tensor:
         return transform(name + "n", input, _plan(input, s, dim, halved), _norm(norm), forward)
 
     for fn, suffix, where in ((one, "", "one dimension"), (two, "2", "the last two dimensions"),

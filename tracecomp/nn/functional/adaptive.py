@@ -115,6 +115,8 @@ def _regular(n: int, name: str, input: Tensor, output_size: Target) -> tuple[Ten
             f"{name}(): Expected input to have non-zero size for non-batch dimensions, but got {list(input.shape)}"
         )
     target = _target(output_size, tuple(x.shape[2:]))
+    if any(want < 0 for want in target):
+        raise RuntimeError(f"{name}(): output_size must not be negative, but got {list(target)}")
     check_memory(x, (*x.shape[:2], *target))
     return x, single, target
 
