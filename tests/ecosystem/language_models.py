@@ -42,7 +42,7 @@ loop. The last bits of their logits then differ from eager mode.
 | architecture | forward | recordings | tokens: eager, PyTorch | first | ms: compiled, eager, PyTorch | stays eager |
 |---|---|---|---|---|---|---|
 """
-TOKENS, REQUESTS, MOST, LONG = 16, 3, 64, 512
+TOKENS, REQUESTS, MOST, LONG = 16, 12, 64, 512
 LONG_NAMES = ("gpt2", "llama")
 OPTIONS: dict[str, Any] = {"do_sample": False, "eos_token_id": None, "pad_token_id": 0}
 
@@ -145,6 +145,7 @@ def child(name: str, folder: str, torch: str | None, known: dict[str, Any] | Non
     """The last line of the output of a process that runs one architecture."""
     path = os.pathsep.join(filter(None, (torch, str(ROOT), os.environ.get("PYTHONPATH"))))
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "PYTHONPATH": path, "TRANSFORMERS_VERBOSITY": "error"}
+    environment["TRACECOMP_WAIT"] = "1"  # else calls run eagerly while another process compiles
     command = [sys.executable, "-W", "ignore", "-m", "tests.ecosystem.language_models", "--one", name]
     command += ["--folder", folder] + ([] if known is None else ["--known", json.dumps(known)])
     ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)

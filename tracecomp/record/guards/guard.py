@@ -19,7 +19,7 @@ from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import same_bits
 from tracecomp.record.guards.read_steps import Rows as ReadRows
-from tracecomp.record.guards.reads import Read
+from tracecomp.record.guards.reads import FoundObjects, Read, Reads
 from tracecomp.record.guards.snapshots import ById, short, whole
 from tracecomp.record.pytree import Leaves, containers_of
 from tracecomp.record.symbolic.sym_scalar import followed
@@ -214,23 +214,25 @@ class SameTensors:
 class GivenContainers:
     """Which containers and dataclasses among the arguments are one object, or one that a read in ``others`` finds."""
 
-    def __init__(self, leaves: Leaves, others: Sequence[Read]) -> None:
+    def __init__(self, leaves: Leaves, others: Sequence[Read], reads: Reads) -> None:
         kinds = set(map(type, containers_of(leaves)))
-        self._others = [read for read in others if type(read.value) in kinds]
-        self.same = self._pattern(leaves, [read.value for read in self._others])
+        wanted = [read for read in others if type(read.value) in kinds]
+        self.same = self._pattern(leaves, [id(read.value) for read in wanted])
+        self._others = FoundObjects(reads, wanted)
 
-    def _pattern(self, leaves: Leaves, others: Sequence[object]) -> tuple[tuple[int, ...], ...]:
+    def _pattern(self, leaves: Leaves, others: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """For each container the first that it is, and the numbers of ``others`` that it is."""
         first: dict[int, int] = {}
-        found: dict[int, list[int]] = {}
-        for n, other in enumerate(others):
-            found.setdefault(id(other), []).append(n)
-        containers = containers_of(leaves)
-        return tuple([(first.setdefault(id(x), n), *found.get(id(x), ())) for n, x in enumerate(containers)])
+        ids = [id(x) for x in containers_of(leaves)]
+        same = [(first.setdefault(key, n),) for n, key in enumerate(ids)]
+        if first.keys().isdisjoint(others):
+            return tuple(same)
+        found = [tuple([n for n, other in enumerate(others) if other == key]) for key in ids]
+        return tuple([(*one, *numbers) for one, numbers in zip(same, found, strict=True)])
 
     def check(self, leaves: Leaves) -> str | None:
         # The guard on reads comes before this one, so each leads to an object.
-        if self._pattern(leaves, [read.now(((), {})) for read in self._others]) == self.same:
+        if self._pattern(leaves, self._others()) == self.same:
             return None
         return "other lists, dicts or dataclasses among the arguments are one object, or one that is found elsewhere"
 
