@@ -136,7 +136,7 @@ class _Collected(NamedTuple):
 
 
 class _Held(NamedTuple):
-    """What an ``update`` has noted, in one piece: threads may release it."""
+    """The result of an ``update``, in one piece: threads may release it."""
 
     is_same: Callable[[], bool]
     left: _Left
