@@ -38,11 +38,23 @@ class Warm:
     other arguments. ``tracked`` serves calls whose results have a history, ``turned`` those with operands that are not
     row-major, if they can. ``put`` replaces this object as the callee. ``primitive``: the function is a single
     operator. ``signed``: other arguments of some calls contain zeros, so equality is not identity. ``is_open``: it is
-    not compiled as a whole, so calls inside it are counted.
+    not compiled as a whole, so calls inside it are counted. Calls with numbers that a recording follows are never
+    served: to look one up is to read the number, which would hold the recording to its value.
     """
 
     __slots__ = (
-        "_left", "_new", "_put", "_seen", "is_open", "primitive", "run", "served", "signed", "tensors", "tracked",
+        "_left",
+        "_never",
+        "_new",
+        "_put",
+        "_seen",
+        "is_open",
+        "primitive",
+        "run",
+        "served",
+        "signed",
+        "tensors",
+        "tracked",
         "turned",
     )  # fmt: skip
 
@@ -56,7 +68,8 @@ class Warm:
         self.tracked: Run | None = None
         self.turned: Run | None = None
         self.signed = False
-        self.is_open = not self.tensors
+        self._never = not self.tensors or any(hasattr(kind, "__tracecomp_tensor__") for kind in signature)
+        self.is_open = self._never
         self._put = put
         self._left = _FIRST
         self._new = 0
@@ -103,9 +116,9 @@ class Warm:
         return (self.statics(args), modes.grad, len({id(t) for t, _ in arrays}), *told)
 
     def _look(self, args: tuple[object, ...]) -> None:
-        statics = self.statics(args)
-        if not self.tensors:
+        if self._never:
             return
+        statics = self.statics(args)
         if any(map(has_zero, statics)):
             if any(map(has_negative_zero, statics)):
                 return  # it would match the zero of the other sign
