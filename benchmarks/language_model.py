@@ -1,8 +1,8 @@
 """``python -m benchmarks.language_model FOLDER``: one request of a language model in tracecomp and in PyTorch.
 
 A Llama of 106 million random parameters is saved in float32 and bfloat16. FOLDER contains PyTorch; transformers must be
-installed. Each engine runs in a separate process, in turns, and the best turn counts. ``--load`` measures the memory
-and the time from loading a model of 1 GB to its first token, in a process whose programs are in the cache.
+installed. Each engine runs in a separate process, in turns, and the best turn counts. ``--load`` loads a model of
+1 GB, and measures the memory and the time until its first token. The programs are in the cache.
 """
 
 from __future__ import annotations
