@@ -37,8 +37,8 @@ def depends_on_values(x: Any) -> Any:
     return x * round(x.sum().item(), 3)
 
 
-def keeps_a_set(x: Any) -> Any:
-    return {x * 2}
+def returns_an_error(x: Any) -> Any:
+    return ValueError(x * 2)
 
 
 def resizes(x: Any) -> Any:
@@ -55,7 +55,7 @@ def opens_a_file(x: Any) -> Any:
 
 
 BREAKS = {
-    makes_text: Section.NUMBERS, depends_on_values: Section.NUMBERS, keeps_a_set: Section.STATE,
+    makes_text: Section.NUMBERS, depends_on_values: Section.NUMBERS, returns_an_error: Section.STATE,
     resizes: Section.MEMORY, is_excluded: Section.EXCLUDE, opens_a_file: Section.IMPURE,
 }  # fmt: skip
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import tracecomp as torch
+from tracecomp.record.pytree import is_varying
 
 pytestmark = pytest.mark.filterwarnings("ignore:graph break in", "ignore:.* spent ")
 
@@ -210,7 +211,7 @@ def test_followed_numbers_of_objects_are_plain_after_an_error() -> None:
             assert caches[0].count == caches[1].count
 
 
-def test_a_cache_for_each_request_needs_one_more_recording_than_a_single_request() -> None:
+def test_a_cache_for_each_request_needs_no_recording_more_than_a_single_request() -> None:
     class Rows(Layer):
         """A class that no other test has given to a compiled function."""
 
@@ -229,8 +230,43 @@ def test_a_cache_for_each_request_needs_one_more_recording_than_a_single_request
             x = torch.randn(n, 4)
             assert torch.equal(compiled(x, own), step(x, other))
         recordings.append(compiled.recordings)
-    # The first prompt is recorded by the identity of its cache, which no later request has.
-    assert recordings == [3, 4, 4]
+    assert recordings == [3, 3, 3]  # the prompt, the first and the other tokens
+
+
+def test_only_objects_that_calls_hold_are_taken_apart_at_once() -> None:
+    """An object that lives elsewhere is most often one for all calls: guards cover its reads only."""
+
+    class Options:
+        def __init__(self) -> None:
+            self.factor = 2
+
+    class Holder:
+        def __init__(self, held: Any) -> None:
+            self.held = held
+
+    class Request:
+        def __init__(self, options: Any) -> None:
+            self.options, self.keys = options, None
+
+    def program(x: Any, request: Any) -> Any:
+        request.keys = x * request.options.factor
+        return request.keys
+
+    def alone(x: Any, options: Any) -> Any:
+        return x * options.factor
+
+    options = Options()
+    holders: list[Any] = [Holder(options), Holder({"a": [options]}), lambda: options]
+    KEPT["holders"] = holders
+    compiled, apart = torch.compile(program, fullgraph=True), torch.compile(alone, fullgraph=True)
+    for n in range(3):
+        x = torch.ones(2) * n
+        assert torch.equal(compiled(x, Request(options)), x * 2) and torch.equal(apart(x, options), x * 2)
+    del KEPT["holders"]
+    assert is_varying(Request) and not is_varying(Options) and not is_varying(Holder)
+    assert compiled.recordings == apart.recordings == 1
+    options.factor, options.other = 3, 4  # type: ignore[attr-defined]
+    assert compiled(x, Request(options)).tolist() == [6.0, 6.0] and apart(x, options).tolist() == [6.0, 6.0]
 
 
 def test_attributes_of_the_class_need_no_recording_of_their_own() -> None:
@@ -246,7 +282,7 @@ def test_attributes_of_the_class_need_no_recording_of_their_own() -> None:
 
     compiled = torch.compile(program)
     assert [run(Part()) for _ in range(5)] == [2] * 5
-    assert compiled.recordings == 2  # the first is guarded by identity
+    assert compiled.recordings == 1
     Part.factor = 5
     assert [run(Part()) for _ in range(2)] == [5, 5]
     own = Part()

@@ -69,7 +69,7 @@ class Entry:
         reads = self.recording.guards.reads
         if reads.natively is None:
             reads.natively = StateCheck(reads.lifetimes, code)
-        if reads.natively.differs:
+        if reads.natively.state == 0:
             reads.natively.update(reads.roots())
 
     def calls(self) -> int:

@@ -157,7 +157,7 @@ class RecompilePolicy:
         self, entries: Sequence[Entry], args: tuple[object, ...], kwargs: dict[str, object]
     ) -> tuple[Any, Recording | Refusal]:
         """Record a call, with all dynamic that has varied."""
-        self.learned.note_ended(args, kwargs)
+        self.learned.note_objects(args, kwargs)
         learned, guards = self.learned, [e.recording.guards for e in entries]
         numbers = learned.numbers.of_call(guards, args, kwargs)
         follow = learned.follow and not any(g.reads.asks_types for g in guards)

@@ -325,11 +325,11 @@ class Plan:
         # All values are read before anything is put anywhere, as one place may be read for another.
         rebound = [(r, builder.values(r.structure, r.results)) for r in recording.rebound]
         results = builder.values(recording.structure, recording.results)
-        effects = [(e, builder.values(e.structure, e.results)) for e in recording.effects]
+        effects = [builder.effect(e) for e in recording.effects]
         for r, held in rebound:
             r.place.put(held, r.same_object)
-        for effect, args in effects:
-            effect.repeat(given, args)
+        for effect in effects:
+            effect()
         return results
 
 

@@ -4,6 +4,7 @@ mode."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from tracecomp.eager.tensor import Tensor, shared
 from tracecomp.eager.tensor_base import View
 from tracecomp.eager.views import look
 from tracecomp.record.binding import tensor_of
+from tracecomp.record.guards.reads import Read
 from tracecomp.record.pytree import LEAF, Leaves, begin, fill, unflatten
+from tracecomp.record.recording import Repeated
 from tracecomp.record.results import (
     PLAIN,
     Common,
@@ -55,6 +58,19 @@ class Builder:
         self._given = given
         self._made: dict[int, Tensor] = {}
         self._containers: dict[int, Any] = {}
+        self._found: dict[Read, Any] = {}
+
+    def effect(self, e: Repeated) -> Callable[[], object]:
+        """Make all that an effect needs, and return a function that repeats it."""
+        args = self.values(e.structure, e.results)
+        return partial(e.apply, *args) if e.owner is None else partial(e.apply, self._located(e.owner), *args)
+
+    def _located(self, read: Read) -> Any:
+        """The object at the end of ``read`` before the effects of this call."""
+        if read not in self._found:
+            owner = read.owner
+            self._found[read] = read.now(self._given) if owner is None else read.fetch(self._located(owner))
+        return self._found[read]
 
     def values(self, structure: object, results: Sequence[Result]) -> Any:
         """Build the call's values for ``results``, in their structure."""
@@ -66,7 +82,7 @@ class Builder:
             found = self._containers.get(id(r))
             return self._common(r) if found is None else found
         if isinstance(r, Found):
-            return r.read.now(self._given)
+            return self._located(r.read)
         if isinstance(r, Plain):
             return r.value.copy() if isinstance(r.value, np.ndarray) else r.value
         if isinstance(r, Passed):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
+from itertools import count
 from types import FunctionType, MemberDescriptorType
 from typing import Any, NamedTuple, TypeAlias
 
@@ -134,6 +135,14 @@ class _Collected(NamedTuple):
     left: _Left
 
 
+class _Held(NamedTuple):
+    """The result of an ``update``, in one piece: threads may release it."""
+
+    is_same: Callable[[], bool]
+    left: _Left
+    number: int
+
+
 class StateCheck:
     """Compares what a program reads of the surrounding Python with the state of the last ``update``.
 
@@ -149,21 +158,23 @@ class StateCheck:
         self._code = code
         self._rows: dict[Read, Sequence[object]] = {}
         self._inconstant: set[Read] = set()
-        self._held: tuple[Callable[[], bool], _Left] | None = None  # in one piece: threads may release it
+        self._held: _Held | None = None
+        self._numbers = count(1)
         lifetimes.watch(self.release)
 
     @property
-    def differs(self) -> bool:
-        """Whether the state was another since the last ``update``."""
-        return self._held is None
+    def state(self) -> int:
+        """The number of the last ``update``; 0 if the state differed since."""
+        held = self._held
+        return 0 if held is None else held.number
 
     def __call__(self) -> list[tuple[Read, object]] | None:
         """The reads to compare in Python, with their owners; None for all of them."""
         held = self._held
-        if held is None or not held[0]():
+        if held is None or not held.is_same():
             self.release()
             return None
-        left = [(read, owner()) for read, owner in held[1]]
+        left = [(read, owner()) for read, owner in held.left]
         return left if self._held is held else None  # unless an owner is gone
 
     def release(self) -> None:
@@ -179,7 +190,7 @@ class StateCheck:
             self._inconstant |= inconstant
             found = self._collected(roots)
         self._rows = found.words
-        self._held = self._code.comparison(found.rows.r.finish()), found.left
+        self._held = _Held(self._code.comparison(found.rows.r.finish()), found.left, next(self._numbers))
         del found  # which holds all objects
         if ends != self._lifetimes.ends:
             self.release()

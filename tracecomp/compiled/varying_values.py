@@ -16,7 +16,7 @@ from tracecomp.compiled.entry import Entry
 from tracecomp.record.binding import Binding
 from tracecomp.record.guards.slots import StateSlot
 from tracecomp.record.guards.varying_numbers import VaryingNumbers
-from tracecomp.record.guards.varying_objects import note_ended
+from tracecomp.record.guards.varying_objects import note_ended, note_held_by_calls
 from tracecomp.record.pytree import Leaves, flatten_call
 from tracecomp.record.recording import Recording, SeenValue
 from tracecomp.record.symbolic.sizes import Varying
@@ -62,8 +62,13 @@ class Learned:
         self._lines.update(recording.guards.lines(leaves))
         recording.guards.note_other_objects(leaves)
 
-    def note_ended(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
-        """A call is recorded: take classes of objects apart, of which an ended recording was given others."""
+    def note_objects(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        """A call is recorded: take classes of objects apart that differ between calls."""
+        self._note_ended(args, kwargs)
+        note_held_by_calls(flatten_call(args, kwargs)[1])
+
+    def _note_ended(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> None:
+        """Take classes of objects apart, of which an ended recording was given others."""
         ended, self.ended = self.ended, {}
         leaves = flatten_call(args, kwargs)[1] if ended else ()
         for n, kind in ended.items():

@@ -15,7 +15,7 @@ from tracecomp.base.errors import CaptureError
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding
-from tracecomp.record.effects import Given, plain, put_plain, put_plain_for
+from tracecomp.record.effects import Given, PlainParts, plain, put_plain, put_plain_for, replace_left
 from tracecomp.record.finish.stages import build_recording
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.lookup import attributes_of
@@ -28,7 +28,6 @@ from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Recording
 from tracecomp.record.shared_memory import find_shared, mergeable
 from tracecomp.record.symbolic.sizes import Varying
-from tracecomp.record.symbolic.sym_scalar import replace_left
 
 
 @dataclass(frozen=True)
@@ -92,12 +91,12 @@ def record(
         finish = partial(build_recording, recorder, guards, leaves, result, observer, derive)
         recording = _finished(recorder, strict, finish)
         del finish  # no other name for the result either
-        result = plain(result)
+        result = plain(result, within := PlainParts())
         _restore(replaced)
         if isinstance(recording, Recording):
             for kind in filled:
                 rebuilds(kind)
-            put_plain(recorder.python.effects, (args, kwargs))
+            put_plain(recorder.python.effects, (args, kwargs), within)
             recording.unsettled = recording.unsettled or _fill_in(recorder, places)
             recording.blamed = recorder.refusals.lines
         return result, recording
@@ -132,7 +131,7 @@ def _restore(replaced: list[Replaced]) -> None:
 def _left(observer: Observer, given: Given, places: Sequence[StateSlot], recording: Recording | Refusal | None) -> None:
     """Replace escaped dynamic numbers by plain ones, and drop the recorder's references."""
     recorder = observer.recorder
-    put_plain(recorder.python.effects, given)
+    put_plain(recorder.python.effects, given, PlainParts())
     recorder.forget()
     _fill_in(recorder, places)
     if not isinstance(recording, Recording) or recording.unsettled is not None:  # sizes may lack an effect
@@ -169,7 +168,7 @@ def _fill_in(recorder: Recorder, places: Sequence[StateSlot]) -> BreakReason | N
     if not recorder.numbers:
         return None
     for place in places:
-        place.fill([plain(x) for x in place.leaves()])
+        place.fill([plain(x, PlainParts()) for x in place.leaves()])
     return replace_left(recorder.numbers)
 
 

@@ -6,15 +6,18 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tracecomp.base.capture_guide import Section
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.callbacks import note_callbacks
 from tracecomp.record.container_reads import iterated, member, size
 from tracecomp.record.effects import written_in_c
-from tracecomp.record.guards.lookup import is_key
+from tracecomp.record.guards.lookup import inherited, is_key
 from tracecomp.record.guards.ownership import is_program_function
 from tracecomp.record.guards.read_steps import Entry
-from tracecomp.record.guards.snapshots import plain_value
+from tracecomp.record.guards.snapshots import MISSING, plain_value
+from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.object_writes import CHANGES
 from tracecomp.record.same_values import PLAIN
 from tracecomp.record.watching import Watching
@@ -29,6 +32,12 @@ _LOOKS = frozenset({"setdefault", "pop", "popleft", "popitem"})
 
 _BY_KEY = frozenset({"get", "__getitem__", "__contains__", "setdefault", "pop"})
 """Methods that search a container."""
+
+
+_OPERATORS = {
+    "+=": "__iadd__", "*=": "__imul__", "-=": "__isub__", "|=": "__ior__", "&=": "__iand__", "^=": "__ixor__",
+}  # fmt: skip
+"""The methods by which operators change containers."""
 
 
 def container_method(
@@ -67,6 +76,16 @@ def container_method(
         size(observer, owner)
     else:
         observer.contents(owner)
+
+
+def changes_in_place(observer: Watching, sign: str, owner: object, value: object) -> bool:
+    """Whether an operator changes a container from outside. If so, the change is recorded."""
+    name = _OPERATORS.get(sign, "")
+    method = inherited(type(owner), name) if name and id(owner) in observer.known else MISSING
+    if method is MISSING or is_program_function(method) or not is_container(owner) or isinstance(owner, np.ndarray):
+        return False
+    container_method(observer, name, owner, [value], {})
+    return True
 
 
 def _make(method: Callable[..., object], kwargs: Mapping[str, object], owner: object, *args: Any) -> None:

@@ -20,6 +20,7 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.record.builtin_calls import arithmetic, text
 from tracecomp.record.calls import called
 from tracecomp.record.caught_errors import catches, ends_handling
+from tracecomp.record.container_calls import changes_in_place
 from tracecomp.record.container_reads import iterated, member, size
 from tracecomp.record.frames import LAYOUT, Stack
 from tracecomp.record.guards.lookup import is_key
@@ -206,22 +207,17 @@ def _is(observer: Watching, stack: Stack, _: object) -> None:
     observer.same(stack.peek(1), stack.peek(2))
 
 
-_OPERATORS: dict[str, Callable[..., Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
-    "%": operator.mod, "**": operator.pow, "@": operator.matmul,
-}  # fmt: skip
-"""Operators of numbers, which may have floating-point errors."""
-
-
 @_program("COMPARE_OP", "BINARY_OP")
 def _operands(observer: Watching, stack: Stack, sign: str) -> None:
     if sign == "[]":  # from Python 3.14 on a binary operator like others
         _subscript(observer, stack, None)
         return
+    if changes_in_place(observer, sign, stack.peek(2), stack.peek(1)):
+        return
     for depth in (2, 1):
         observer.consume(stack.peek(depth))
         arithmetic(observer, stack.peek(depth))
-    try_operator(observer, _OPERATORS.get(sign.removesuffix("=")), stack.peek(2), stack.peek(1))
+    try_operator(observer, sign.removesuffix("="), stack.peek(2), stack.peek(1))
     if sign in ("%", "%=") and type(stack.peek(2)) in (str, bytes, bytearray):
         stack.put(1, plain_numbers(stack.peek(1)))  # `%*d` asks for the very type
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.eager.tensor import Tensor
-from tracecomp.record.effects import put_plain
+from tracecomp.record.effects import PlainParts, put_plain
 from tracecomp.record.guards.lifetimes import is_held_if_guarded
 from tracecomp.record.guards.lookup import attributes_of, inherited
 from tracecomp.record.guards.ownership import is_module, is_program_class
@@ -52,7 +52,7 @@ class KnownObjects:
         self._held: dict[int, object] = {}  # containers in places, by identity
         self._alive: list[Any] = []
         self._functions: dict[int, Any] = {}  # those of the program that ran
-        self._shared: dict[int, object] = {}  # containers among the arguments that are also found elsewhere
+        self._shared: list[Read] = []  # where containers among the arguments are also found
         self._compared = False  # whether the program compared the identity of one among the arguments
         self.changes = ObjectChanges(recorder, reads, self.known, self.cells, self.changed)
 
@@ -65,7 +65,7 @@ class KnownObjects:
     def release(self) -> None:
         """Release all that was read, after a refusal: the rest of the call may count references."""
         given: Any = self.reads.given.value
-        put_plain(self.recorder.python.effects, given)
+        put_plain(self.recorder.python.effects, given, PlainParts())
         self.reads.release()
         self.close()
 
@@ -145,7 +145,7 @@ class KnownObjects:
                 seen.pin()
                 read.pin()
                 if seen.is_given:
-                    self._shared[id(value)] = value
+                    self._shared.append(read)
             return
         if id(value) in self.made:
             return
@@ -240,12 +240,11 @@ class KnownObjects:
             reads = map(self.known.get, map(id, (a, b)))
             self._compared |= any(read is not None and read.is_given for read in reads)
 
-    def identities(self) -> dict[int, object] | None:
-        """Objects from outside that containers among the arguments may also be; None if it makes no difference."""
+    def identities(self) -> list[Read] | None:
+        """The reads that may find containers among the arguments; None if it makes no difference."""
         if not (self._compared or self._shared or self.changed or self.written or self.reads.places):
             return None
-        found = {key: read.value for key, read in self.known.items() if not read.is_given}
-        return {key: x for key, x in (found | self._shared).items() if is_changeable(x)}
+        return [*(read for read in self.known.values() if not read.is_given), *self._shared]
 
     def which(self, value: object) -> None:
         """The program used the identity of a tensor, or one within a tuple: to find something by it, or its id."""
@@ -290,9 +289,7 @@ def parts_with_steps(value: Any) -> list[tuple[SomeStep, Any]]:
         return [(Element(n), item) for n, item in enumerate(value)]
     if isinstance(value, np.ndarray) and value.dtype == object:
         return [(Element(index), value[index]) for index in np.ndindex(value.shape)]
-    if is_container(value):
-        return []
-    return [(Attribute(name), getattr(value, name)) for name in parts_of(value)]
+    return [(Attribute(name), getattr(value, name)) for name in parts_of(value)]  # also of containers in Python
 
 
 def added_with_steps(value: object) -> list[tuple[SomeStep, Any]]:

@@ -6,6 +6,7 @@ with such an error runs as Python. Other computations do not depend on the state
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, MethodWrapperType
 from typing import Any
@@ -23,6 +24,10 @@ _PURE_METHODS = frozenset({
     "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "cumprod", "cumsum", "dot", "max", "mean", "min",
     "prod", "ptp", "round", "std", "sum", "trace", "var",
 })  # fmt: skip
+_OPERATORS: dict[str, Callable[..., Any]] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "//": operator.floordiv,
+    "%": operator.mod, "**": operator.pow, "@": operator.matmul,
+}  # fmt: skip
 _PLAIN = (*PLAIN, np.generic, np.dtype, type, list, tuple, slice)
 
 
@@ -44,8 +49,9 @@ def try_numpy(observer: Watching, callee: Any, args: Sequence[Any], kwargs: Mapp
         _try(observer, callee, args, kwargs)
 
 
-def try_operator(observer: Watching, run: Callable[..., Any] | None, a: object, b: object) -> None:
+def try_operator(observer: Watching, sign: str, a: object, b: object) -> None:
     """Refuse an operator of numpy's numbers and arrays that has a floating-point error."""
+    run = _OPERATORS.get(sign)
     if run is not None and not isinstance(a, Tensor) and not isinstance(b, Tensor):
         _try(observer, run, (a, b), {})
 

@@ -23,6 +23,7 @@ from tracecomp.record.guards.reads import Read, Reads
 from tracecomp.record.guards.snapshots import MISSING, plain_value
 from tracecomp.record.guards.varying_objects import rebuilds
 from tracecomp.record.guards.visibility import is_container
+from tracecomp.record.pytree import is_collection, parts_within
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.same_values import PLAIN
 
@@ -80,11 +81,20 @@ class ObjectChanges:
         if not read.is_given:
             self._recorder.memory.note(owner, changes=True)
         if is_container(owner):
-            self._changed.setdefault(id(owner), everything(owner))
+            self._note_changed(read, owner)
         for value in args:
             self._check_repeatable(value)
         if self._recorder.refusals.reason is None:
             self._recorder.python.effects.append(Effect(apply, read, args))
+
+    def _note_changed(self, read: Read, owner: object) -> None:
+        """An effect changes a container. Code that is not recorded must not have changed it before."""
+        if id(owner) in self._changed:
+            return
+        self._changed[id(owner)] = everything(owner)
+        for given, before in self._given if read.is_given else ():
+            if given is read and _different(owner, before):
+                self._changed_unseen = read.where
 
     def _refuse_later(self, what: str) -> None:
         """Refuse an effect of a hook that runs outside of calls, before it happens: no call would repeat it."""
@@ -164,7 +174,7 @@ class ObjectChanges:
         self._repeat_handed()
         self._refuse_later("sorts a list")
         if owner:
-            self._changed.setdefault(id(owner), everything(owner))
+            self._note_changed(self._known[id(owner)], owner)
             self._sorted = owner, list(owner)
 
     def after_call(self) -> None:
@@ -247,6 +257,10 @@ class ObjectChanges:
             return
         if isinstance(value, list | tuple | dict):
             for item in value.values() if isinstance(value, dict) else value:
+                self._check_repeatable(item, (*above, value))
+            return
+        if is_collection(value):
+            for item in parts_within(value):
                 self._check_repeatable(item, (*above, value))
             return
         if rebuilds(type(value)):

@@ -22,7 +22,8 @@ CHANGES = frozenset({
     "append", "extend", "insert", "clear", "add", "discard", "remove", "appendleft", "extendleft", "update", "sort",
     "reverse", "rotate", "fill", "__setitem__", "__delitem__", "setdefault", "pop", "popleft", "popitem",
     "difference_update", "intersection_update", "symmetric_difference_update", "subtract", "move_to_end",
-    "__iadd__", "__ior__", "resize", "put", "itemset", "setfield", "partition", "setflags", "byteswap",
+    "__iadd__", "__imul__", "__isub__", "__ior__", "__iand__", "__ixor__",
+    "resize", "put", "itemset", "setfield", "partition", "setflags", "byteswap",
 })  # fmt: skip
 """Methods of containers that change them."""
 

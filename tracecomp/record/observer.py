@@ -23,6 +23,7 @@ from tracecomp.record.frames import function_of
 from tracecomp.record.guards.ownership import is_module
 from tracecomp.record.guards.read_steps import Element, Entry
 from tracecomp.record.guards.reads import Read, Reads
+from tracecomp.record.guards.snapshots import is_by_contents
 from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.instruction_trace import InstructionTrace
 from tracecomp.record.known_objects import added_with_steps, item_of, parts_with_steps
@@ -82,7 +83,7 @@ class Observer(ObjectReads):
         value = read.value
         if id(value) in self.known:
             return  # reached by two paths
-        if opened(type(value)) or is_record(value):
+        if opened(type(value)) or is_record(value) or is_by_contents(value):
             read.is_given = True
             self.known[id(value)] = read
             self.changes.give(read)

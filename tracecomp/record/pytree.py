@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeAlias
 
 from tracecomp.eager.size import Size
@@ -14,6 +15,10 @@ from tracecomp.record.same_values import Keys
 LEAF = "*"
 _SEQUENCES = (tuple, list, Size)
 _MAPPINGS = (dict, OrderedDict, defaultdict)
+_COLLECTIONS = (set, frozenset, deque, Counter, SimpleNamespace)
+"""Further containers that every call builds among its results. Among arguments they are leaves."""
+BY_CONTENTS = (list, tuple, dict, set, frozenset)
+"""Containers that are leaves where they are of other classes or no structure: guards compare their contents."""
 _leaf_kinds: set[type] = set()  # types found to be leaves, to answer for them at once
 _varying: set[type] = set()  # classes of objects that differ between calls although they are alike
 
@@ -23,7 +28,7 @@ Leaves: TypeAlias = Sequence[object]
 
 
 class CallLeaves(list[object]):
-    """The leaves of the arguments of a call, with the lists, dicts and dataclasses that they are in."""
+    """The leaves of the arguments of a call, with the containers and dataclasses around or among them."""
 
     __slots__ = ("containers",)
 
@@ -107,6 +112,10 @@ def parts_within(value: Any) -> list[Any]:
     """The parts of a container or record."""
     if isinstance(value, dict) and not is_record(value):
         return list(value.values())
+    if isinstance(value, SimpleNamespace):
+        return list(vars(value).values())
+    if isinstance(value, set | frozenset | deque):
+        return list(value)
     if isinstance(value, list | tuple):
         return [*value, *(getattr(value, n) for n in added_to(value))]
     return [getattr(value, n) for n in (*parts_of(value), *added_to(value))]
@@ -163,7 +172,7 @@ def _flatten(
         leaves.append(value)
         return LEAF
     # Types known to be leaves: most calls stop here. These types never have structure.
-    if kind in _leaf_kinds:
+    if kind in _leaf_kinds and not (every and kind in _COLLECTIONS):
         leaves.append(value)
         return LEAF
     return _parts(value, leaves, is_leaf, every, within)
@@ -186,6 +195,9 @@ def _parts(
         return (made_by, _keys(value), *[flatten(v, leaves, is_leaf, every) for v in value.values()])
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return (kind, *[flatten(v, leaves, is_leaf, every) for v in value])
+    if every and is_collection(value):
+        options = (*_collection_options(value), *[flatten(v, leaves, is_leaf, every) for v in parts_within(value)])
+        return ((kind, value.maxlen) if kind is deque else kind, *options)
     if is_record(value):
         names = parts_of(value)
         if type(leaves) is CallLeaves:
@@ -196,8 +208,11 @@ def _parts(
     if hasattr(kind, "__tensor_flatten__"):
         names, context = value.__tensor_flatten__()
         return (kind, (tuple(names), context), *[flatten(getattr(value, n), leaves, is_leaf, every) for n in names])
-    # Nothing else is structure, so the type is remembered.
-    _leaf_kinds.add(kind)
+    # Nothing else is structure, so the type is remembered; aliases of containers are looked for in every call.
+    if not issubclass(kind, BY_CONTENTS):
+        _leaf_kinds.add(kind)
+    elif type(leaves) is CallLeaves:
+        leaves.containers.append(value)
     leaves.append(value)
     return LEAF
 
@@ -220,6 +235,18 @@ def is_changeable(value: object) -> bool:
     return type(value) is list or type(value) in _MAPPINGS or is_record(value)
 
 
+def is_collection(value: object) -> bool:
+    """Whether ``value`` is a container that is structure in what a call leaves, and a leaf among arguments."""
+    return type(value) in _COLLECTIONS
+
+
+def _collection_options(value: Any) -> tuple[Any, ...]:
+    """The names or keys of the parts of a collection, if they have any."""
+    if isinstance(value, SimpleNamespace):
+        return (tuple(vars(value)),)
+    return (_keys(value),) if isinstance(value, dict) else ()
+
+
 def opened(kind: type) -> bool:
     """Whether ``flatten`` takes containers of this type apart."""
     return kind in (*_SEQUENCES, *_MAPPINGS) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))
@@ -238,7 +265,7 @@ def flatten_call(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tupl
 
 
 def containers_of(leaves: Leaves) -> list[object]:
-    """The lists, dicts and dataclasses among the arguments whose leaves these are; a call's own ``kwargs`` first."""
+    """The containers and dataclasses among the arguments whose leaves these are; a call's own ``kwargs`` first."""
     return leaves.containers if type(leaves) is CallLeaves else []
 
 
@@ -276,6 +303,8 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
     kind, *options = kind if isinstance(kind, tuple) else (kind,)
     if issubclass(kind, tuple):
         return kind(*[_build(p, leaves) for p in parts])
+    if issubclass(kind, set | frozenset | deque):
+        return kind([_build(p, leaves) for p in parts], *options)
     names, *parts = parts
     values = [_build(p, leaves) for p in parts]
     if hasattr(kind, "__tensor_unflatten__"):
@@ -285,24 +314,27 @@ def _build(structure: Any, leaves: Iterator[Any]) -> Any:
         make: Any = kind
         return make(**dict(zip(names, values, strict=True)))
     if issubclass(kind, dict):
-        return kind(*options, zip(names, values, strict=True))
-    built = object.__new__(kind)
+        items = zip(names, values, strict=True)
+        return kind(*options, dict(items) if kind is Counter else items)  # it counts other items
+    built = kind.__new__(kind) if kind is SimpleNamespace else object.__new__(kind)
     for name, v in zip(names, values, strict=True):
         object.__setattr__(built, name, v)
     return built
 
 
 def can_begin(value: object) -> bool:
-    """Whether ``begin`` can make an empty object like ``value``: a list, a dictionary or a record."""
-    return not isinstance(value, tuple) and not (isinstance(value, dict) and is_record(value))
+    """Whether ``begin`` can make an empty object like ``value``: a changeable container or a record."""
+    return not isinstance(value, tuple | frozenset) and not (isinstance(value, dict) and is_record(value))
 
 
 def begin(structure: Any) -> Any:
-    """An empty list, dictionary or object for ``fill``, which may then hold it."""
+    """An empty container or object for ``fill``, which may then hold it."""
     if type(structure) is With:
         return begin(structure[1])
     kind, *options = structure[0] if isinstance(structure[0], tuple) else (structure[0],)
-    return kind(*options) if issubclass(kind, list | dict) else object.__new__(kind)
+    if issubclass(kind, deque):
+        return deque(maxlen=options[0])
+    return kind(*options) if issubclass(kind, list | dict | set | SimpleNamespace) else object.__new__(kind)
 
 
 def fill(value: Any, structure: Any, leaves: Iterator[Any]) -> None:
@@ -311,8 +343,10 @@ def fill(value: Any, structure: Any, leaves: Iterator[Any]) -> None:
         names, own, *parts = structure
         fill(value, own, leaves)
         _set_added(value, names, parts, leaves)
-    elif isinstance(value, list):
-        value.extend(_build(p, leaves) for p in structure[1:])
+    elif isinstance(value, list | deque):
+        value.extend([_build(p, leaves) for p in structure[1:]])
+    elif isinstance(value, set):
+        value.update([_build(p, leaves) for p in structure[1:]])
     else:
         _, names, *parts = structure
         for name, part in zip(names, parts, strict=True):

@@ -12,7 +12,6 @@ from tracecomp.ir.graph import Graph, Value
 from tracecomp.ir.graph import Node as GraphNode
 from tracecomp.record.backward.template import Template
 from tracecomp.record.binding import Binding
-from tracecomp.record.effects import Given as Arguments
 from tracecomp.record.guards.guards import Guards
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.guards.slots import StateSlot
@@ -31,13 +30,6 @@ class Repeated:
     owner: Read | None
     structure: Any
     results: list[Result]
-
-    def repeat(self, given: Arguments, args: Sequence[object]) -> None:
-        """Make the effect in a call that was ``given`` these arguments."""
-        if self.owner is None:
-            self.apply(*args)
-        else:
-            self.apply(self.owner.now(given), *args)
 
 
 class SeenValue(NamedTuple):

@@ -102,7 +102,7 @@ class Followed:
 
 @dataclass(frozen=True, slots=True)
 class Passed:
-    """A result that is an array among the arguments: leaf ``number``."""
+    """A result that is an array or container among the arguments: leaf ``number``."""
 
     number: int
 

@@ -113,18 +113,29 @@ class Form:
         return _form([*whole, ((Quotient(_form(rest), divisor),), 1)])
 
     def exactly_over(self, other: Form) -> Form | None:
-        """``self / other`` where ``other`` is one product that divides every term; None otherwise."""
-        if len(other.terms) != 1:
+        """``self / other`` where ``other`` divides it, by long division of polynomials; None otherwise."""
+        if not other.terms:
             return None
-        ((common, factor),) = other.terms
-        found = []
-        for term, n in self.terms:
+        lead, factor = max(other.terms, key=_degree)
+        rest = self
+        found: list[tuple[Term, int]] = []
+        while rest.terms and len(found) <= len(self.terms):
+            term, n = max(rest.terms, key=_degree)
             left = Counter(term)
-            left.subtract(Counter(common))
+            left.subtract(Counter(lead))
             if n % factor or min(left.values(), default=0) < 0:
                 return None
-            found.append((_term(left.elements()), n // factor))
-        return _form(found)
+            part = Form(((_term(left.elements()), n // factor),))
+            taken = part.times(other)
+            if taken is None:
+                return None
+            rest = rest.plus(taken, -1)
+            found += part.terms
+        return None if rest.terms else _form(found)
+
+
+def _degree(term: tuple[Term, int]) -> tuple[int, str]:
+    return len(term[0]), repr(term[0])
 
 
 def _atom_bounds(atom: Atom, box: Box) -> tuple[int, int]:

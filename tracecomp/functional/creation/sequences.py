@@ -45,14 +45,15 @@ def arange(
         raise RuntimeError(f"unsupported range: {start} -> {end}")
     if dtype is None:
         dtype = default_dtype() if any(isinstance(x, float) for x in (start, end, step)) else int64
-    if dtype.is_floating_point:
-        count = math.ceil((end - start) / step)
-    else:
+    if not dtype.is_floating_point:
         start, end, step = (x if isinstance(x, int) else int(x) for x in (start, end, step))
         if step == 0:
             raise ValueError("step must be nonzero")
-        # Rounded up without floats, which would lose digits of large bounds.
-        count = max(0, -((start - end) // step))
+    if isinstance(start, int) and isinstance(end, int) and step % 1 == 0:
+        # Rounded up without floats, which would lose digits of large bounds and formulas of dynamic sizes.
+        count = max(0, -((start - end) // int(step)))
+    else:
+        count = math.ceil((end - start) / step)
     return finish(_sequence(count, start, step, dtype), requires_grad, device)
 
 

@@ -35,10 +35,11 @@ def close_guards(draft: Draft) -> None:
     others = draft.observer.identities()
     draft.observer.forget()  # nothing of the program runs from here on
     memory = MemoryGuard(_memory(draft), [b for b, _ in draft.updates], draft.arguments)
-    guards.close(
-        recorder, used, arrays, grads, memory, [_fact(draft, asked) for asked in recorder.facts.asked.values()],
-        None if others is None or not containers_of(draft.arguments) else GivenContainers(draft.arguments, others),
-    )  # fmt: skip
+    containers = None
+    if others is not None and containers_of(draft.arguments):
+        containers = GivenContainers(draft.arguments, others, guards.reads)
+    facts = [_fact(draft, asked) for asked in recorder.facts.asked.values()]
+    guards.close(recorder, used, arrays, grads, memory, facts, containers)
     guards.asked = _asked_numbers(draft)
 
 

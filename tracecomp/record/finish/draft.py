@@ -13,8 +13,9 @@ from tracecomp.ir.graph import Graph, Output, Value
 from tracecomp.record.binding import Binding
 from tracecomp.record.effects import Effect
 from tracecomp.record.guards.guards import Guards
+from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.observer import Observer
-from tracecomp.record.pytree import Leaves, added_to, parts_of
+from tracecomp.record.pytree import Leaves, added_to, is_collection, is_record
 from tracecomp.record.recorder import Recorder
 from tracecomp.record.recording import Rebound, Repeated, SeenValue, Split
 from tracecomp.record.results import Held, Result, Results
@@ -105,6 +106,9 @@ class Draft:
     effects: list[tuple[Effect, Contents]] = field(default_factory=list)
     repeated: dict[int, object] = field(default_factory=dict)  # left in several places, by identity
     cyclic: set[int] = field(default_factory=set)  # objects of the call that hold themselves
+    made: set[int] = field(default_factory=set)  # objects that the observer has seen the call make
+    keys: list[object] = field(default_factory=list)  # of dictionaries of the call, other than plain ones
+    hashing: list[object] = field(default_factory=list)  # elements of sets of the call whose class defines their hash
     left: list[Any] = field(default_factory=list)
     tensors: list[Tensor] = field(default_factory=list)
     gradients: list[Tensor] = field(default_factory=list)
@@ -139,9 +143,11 @@ class Draft:
         return self.recorder.graph.inputs[value.index].name
 
     def is_outside(self, value: object) -> bool:
-        """Whether a list, dict or dataclass was there before the call: a later call means the one there then."""
-        changeable = isinstance(value, list | dict) or bool(parts_of(value)) or bool(added_to(value))
-        return changeable and id(value) in self.observer.known
+        """Whether a container or record was there before the call: a later call means the one there then."""
+        if id(value) not in self.observer.known:
+            return False
+        one = is_container(value) and not isinstance(value, tuple)
+        return one or is_record(value) or is_collection(value) or bool(added_to(value))
 
     def is_new(self, value: object) -> bool:
         """Whether an object was made in the call."""

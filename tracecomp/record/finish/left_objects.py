@@ -5,13 +5,16 @@ from __future__ import annotations
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.effects import Effect
 from tracecomp.record.finish.draft import Contents, Draft
+from tracecomp.record.guards.lookup import is_key
 from tracecomp.record.guards.varying_objects import rebuilds
-from tracecomp.record.pytree import can_begin, flatten, flatten_object, opened, parts_within
+from tracecomp.record.pytree import can_begin, flatten, flatten_object, is_collection, opened, parts_within
+from tracecomp.record.same_values import is_plain
 
 
 def collect_values(draft: Draft) -> None:
     """Take apart the result and the arguments of effects."""
     draft.observer.changes.repeat_unseen()
+    draft.made = set(draft.observer.made)
     _find_repeated(draft)
     draft.value = contents(draft, draft.result)
     # Effects are repeated after a call, so the graph has to make what they hold as well.
@@ -54,7 +57,9 @@ def _find_repeated(draft: Draft) -> None:
 
     def walk(value: object) -> None:
         kind = type(value)
-        if draft.is_outside(value) or not (opened(kind) or (draft.is_new(value) and rebuilds(kind))):
+        if draft.is_outside(value) or not (
+            opened(kind) or (draft.is_new(value) and (is_collection(value) or rebuilds(kind)))
+        ):
             return
         if id(value) in above:
             draft.cyclic.add(id(value))
@@ -66,6 +71,10 @@ def _find_repeated(draft: Draft) -> None:
                 draft.repeated[id(value)] = value
                 return
             met.add(id(value))
+        if isinstance(value, dict):
+            draft.keys += [key for key in value if not is_plain(key)]
+        elif isinstance(value, set | frozenset):  # every call would run code of the program
+            draft.hashing += [key for key in value if not is_plain(key) and not is_key(key)]
         above.add(id(value))
         for part in parts_within(value):
             walk(part)

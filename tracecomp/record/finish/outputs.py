@@ -13,6 +13,7 @@ from tracecomp.record.binding import Binding, tensor_of
 from tracecomp.record.caught_errors import node_may_raise
 from tracecomp.record.finish.draft import Draft
 from tracecomp.record.finish.left_objects import built_by_call
+from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.pytree import flatten
 from tracecomp.record.recording import Rebound, Repeated, SeenValue
 from tracecomp.record.results import Common, Followed, Found, Passed, Plain, Result
@@ -86,7 +87,7 @@ class _ResultMaker:
         draft, recorder, known = self.draft, self.draft.recorder, self.draft.observer.known
         if type(v) in (SymScalar, SymInt):
             return Followed(draft.outputs.add(recorder.value(v.tensor), f"n{len(draft.outputs.all)}", "result"))
-        if isinstance(v, np.ndarray) and id(v) in draft.sources.numbers:
+        if is_container(v) and id(v) in draft.sources.numbers:
             return Passed(draft.sources.numbers[id(v)])
         if isinstance(v, np.ndarray) and id(v) not in known:
             recorder.memory.leave(v, draft.known())

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
+import enum
+import gc
 from collections.abc import Iterator, Mapping
-from types import FunctionType
+from functools import partial
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    NoneType,
+)
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +24,9 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.record.backward.reach import new_state, was_spent
 from tracecomp.record.finish.draft import Draft
 from tracecomp.record.guards.lookup import attributes_of
+from tracecomp.record.guards.ownership import of_package
+from tracecomp.record.guards.varying_objects import rebuilds
+from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.same_values import PLAIN
 from tracecomp.record.symbolic.sym_int import SymInt
 from tracecomp.record.symbolic.sym_scalar import SymScalar
@@ -85,19 +99,46 @@ def _changed_values(draft: Draft) -> BreakReason | None:
 
 def _made_objects(draft: Draft) -> BreakReason | None:
     """Return a reason if an object made in the call outlives it, so that every call would have to make one."""
+    for key in [*draft.hashing, *[key for key in draft.keys if not _lasts(draft, key)]]:
+        return BreakReason(f"leaves a {type(key).__name__} as a key or in a set", Section.STATE)
     for x in draft.left:
         if id(x) in draft.cyclic and id(x) not in draft.repeated:
             return BreakReason(f"returns a {type(x).__name__} made in the call that holds itself", Section.STATE)
-        if isinstance(x, (Tensor, *PLAIN, type, FunctionType, tuple, np.ndarray, SymScalar, SymInt)):
+        if isinstance(x, (Tensor, *PLAIN, type, tuple, np.ndarray, SymScalar, SymInt)):
             continue
-        if draft.is_one_object(x) or id(x) in draft.observer.known or id(x) in draft.sources.numbers:
+        if draft.is_one_object(x) or id(x) in draft.sources.numbers:
             continue
-        if type(x).__hash__ is None or attributes_of(x) or isinstance(x, Iterator):
+        if not _lasts(draft, x):
             return BreakReason(
                 f"returns an object of class {type(x).__name__} that is made in the call", Section.STATE,
                 "Return tensors, lists, dicts, tuples or dataclasses",
             )  # fmt: skip
     return None
+
+
+def _lasts(draft: Draft, x: Any, depth: int = 8) -> bool:
+    """Whether an object may be the same one in all calls: it is from outside, or never changes."""
+    if isinstance(x, Tensor):
+        return not draft.recorder.is_made(x)
+    if isinstance(x, SymScalar | SymInt):
+        return False
+    if isinstance(x, (*PLAIN, type, enum.Enum)) or id(x) in draft.observer.known or of_package(type(x)):
+        return True
+    if isinstance(x, tuple | frozenset):
+        parts: list[Any] = list(x)
+    elif isinstance(x, FunctionType):
+        if id(x) not in draft.made:
+            return True
+        cells = [held for c in x.__closure__ or () if id(c) in draft.made for held in gc.get_referents(c)]
+        parts = [*cells, *(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values(), *vars(x).values()]
+    elif isinstance(x, partial):
+        parts = [x.func, *x.args, *x.keywords.values()]
+    elif isinstance(x, MethodType | BuiltinFunctionType | MethodWrapperType):
+        parts = [] if isinstance(x.__self__, ModuleType | NoneType) else [x.__self__, getattr(x, "__func__", None)]
+    else:
+        changes = isinstance(x, Iterator | BaseException | memoryview) or is_container(x) or type(x) is object
+        return not (changes or type(x).__hash__ is None or attributes_of(x) or rebuilds(type(x)))
+    return depth > 0 and all(_lasts(draft, part, depth - 1) for part in parts)
 
 
 def _shared_memory(draft: Draft) -> BreakReason | None:

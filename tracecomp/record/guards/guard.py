@@ -19,6 +19,7 @@ from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import same_bits
 from tracecomp.record.guards.read_steps import Rows as ReadRows
+from tracecomp.record.guards.reads import FoundObjects, Read, Reads
 from tracecomp.record.guards.snapshots import ById, short, whole
 from tracecomp.record.pytree import Leaves, containers_of
 from tracecomp.record.symbolic.sym_scalar import followed
@@ -211,19 +212,27 @@ class SameTensors:
 
 
 class GivenContainers:
-    """Which lists, dicts and dataclasses among the arguments are one object, or one of ``others``."""
+    """Which containers and dataclasses among the arguments are one object, or one that a read in ``others`` finds."""
 
-    def __init__(self, leaves: Leaves, others: Mapping[int, object]) -> None:
-        self.others = others
-        self.same = self._pattern(leaves)
+    def __init__(self, leaves: Leaves, others: Sequence[Read], reads: Reads) -> None:
+        kinds = set(map(type, containers_of(leaves)))
+        wanted = [read for read in others if type(read.value) in kinds]
+        self.same = self._pattern(leaves, [id(read.value) for read in wanted])
+        self._others = FoundObjects(reads, wanted)
 
-    def _pattern(self, leaves: Leaves) -> tuple[tuple[int, bool], ...]:
+    def _pattern(self, leaves: Leaves, others: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+        """For each container the first that it is, and the numbers of ``others`` that it is."""
         first: dict[int, int] = {}
-        containers = containers_of(leaves)
-        return tuple([(first.setdefault(id(x), n), id(x) in self.others) for n, x in enumerate(containers)])
+        ids = [id(x) for x in containers_of(leaves)]
+        same = [(first.setdefault(key, n),) for n, key in enumerate(ids)]
+        if first.keys().isdisjoint(others):
+            return tuple(same)
+        found = [tuple([n for n, other in enumerate(others) if other == key]) for key in ids]
+        return tuple([(*one, *numbers) for one, numbers in zip(same, found, strict=True)])
 
     def check(self, leaves: Leaves) -> str | None:
-        if self._pattern(leaves) == self.same:
+        # The guard on reads comes before this one, so each leads to an object.
+        if self._pattern(leaves, self._others()) == self.same:
             return None
         return "other lists, dicts or dataclasses among the arguments are one object, or one that is found elsewhere"
 

@@ -118,18 +118,15 @@ class Guards:
             self.list += [*self.places, self._apart]
         self.list += facts if containers is None else [*facts, containers]
         self.list.append(memory)
-        self._loosen(containers)
+        self._loosen()
 
-    def _loosen(self, containers: GivenContainers | None) -> None:
+    def _loosen(self) -> None:
         """Refer weakly to objects that the program holds."""
         self.reads.forget_arguments()
         self.reads.loosen()
         for g in self.arguments:
             if isinstance(g, ValueGuard):
                 loosen(g.snapshot, self.reads.lifetimes)
-        if containers is not None:
-            has = self.reads.lifetimes.has
-            containers.others = {k: None if has(x) else x for k, x in containers.others.items()}
 
     def _tensors(self) -> list[int]:
         return [g.leaf for g in self.arguments if isinstance(g, TensorGuard)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence, Set
 from types import MethodType
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.lifetimes import Lifetimes, may_end
@@ -21,6 +21,9 @@ from tracecomp.record.guards.snapshots import MISSING, ById, Snapshot, alike, fr
 from tracecomp.record.guards.visibility import CONTAINERS
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.same_values import is_plain, plain
+
+_NOTHING: tuple[tuple[object, ...], dict[str, object]] = ((), {})
+"""The arguments for reads that do not begin at any."""
 
 
 class Read:
@@ -109,6 +112,13 @@ class Read:
             return given if self.is_given else self.value
         return self.fetch(owner.now(given))
 
+    def is_below(self, reads: Set[int]) -> bool:
+        """Whether this read or one above is one of ``reads``, by identity."""
+        read: Read | None = self
+        while read is not None and id(read) not in reads:
+            read = read.owner
+        return read is not None
+
     def path(self) -> tuple[object, ...]:
         """The root and the steps from there: equal for reads of the same place in two recordings."""
         owner = self.owner
@@ -175,8 +185,8 @@ class NativeComparison(Protocol):
     """Compares most reads in native code with a state that fitted."""
 
     @property
-    def differs(self) -> bool:
-        """Whether the state was another since the last ``update``."""
+    def state(self) -> int:
+        """The number of the last ``update``; 0 if the state differed since."""
 
     def update(self, roots: Sequence[Read]) -> None:
         """Compare with the present state from now on, as far as it fits the reads from ``roots``."""
@@ -272,6 +282,48 @@ class Reads:
     def roots(self) -> list[Read]:
         """The roots of all reads."""
         return list(self._roots.values())
+
+
+class _Noted(NamedTuple):
+    """Identities in a ``state``; those at ``others`` may change within it."""
+
+    state: int
+    ids: list[int]
+    others: Sequence[int]
+
+
+class FoundObjects:
+    """The identities of the objects that ``wanted`` reads find in a call, once the guard on ``reads`` has held.
+
+    Native code compares most of them, so these are the same ones until its next ``update``.
+    """
+
+    def __init__(self, reads: Reads, wanted: Sequence[Read]) -> None:
+        self._reads = reads
+        self._wanted = wanted
+        self._noted = _Noted(0, [], [])
+
+    def __call__(self) -> list[int]:
+        natively, noted = self._reads.natively, self._noted
+        if natively is None or natively.state == 0:
+            return self._fetched()
+        if noted.state != natively.state:
+            return self._note(natively)
+        ids = noted.ids.copy()
+        for n in noted.others:
+            ids[n] = id(self._wanted[n].now(_NOTHING))
+        return ids
+
+    def _fetched(self) -> list[int]:
+        return [id(read.now(_NOTHING)) for read in self._wanted]
+
+    def _note(self, natively: NativeComparison) -> list[int]:
+        state, ids, left = natively.state, self._fetched(), natively()
+        if left is not None and natively.state == state:  # no thread has replaced an object meanwhile
+            apart = {id(read) for read, _ in left}
+            others = [n for n, read in enumerate(self._wanted) if read.is_below(apart)]
+            self._noted = _Noted(state, ids, others)
+        return ids
 
 
 def expected(value: object) -> tuple[Any, Any]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from functools import cache
 from types import MethodType
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -14,12 +14,11 @@ from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.lifetimes import Lifetimes, may_end
 from tracecomp.record.guards.ownership import is_program_class
 from tracecomp.record.guards.slots import slot_id
-from tracecomp.record.pytree import opened
+from tracecomp.record.pytree import BY_CONTENTS, opened
 from tracecomp.record.same_values import PLAIN, Number, is_plain, is_value, plain
 from tracecomp.record.symbolic.sym_int import SymInt
 from tracecomp.record.symbolic.sym_scalar import SymScalar, followed
 
-_CONTAINERS = (list, tuple, set, frozenset, dict)
 MISSING = object()
 MODULE_INTERNALS = ("_parameters", "_buffers", "_modules")
 _FROZEN_SIZE = 1024
@@ -126,7 +125,7 @@ def freeze(value: object, above: tuple[object, ...] = ()) -> Any:
     value = plain_value(value)
     if isinstance(value, PLAIN):
         return plain(value)
-    if isinstance(value, _CONTAINERS):
+    if isinstance(value, BY_CONTENTS):
         return MISSING if any(value is x for x in above) else (type(value), _freeze_items(value, (*above, value)))
     if isinstance(value, np.ndarray) and value.size <= _FROZEN_ARRAY:
         return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
@@ -144,11 +143,16 @@ def whole(value: object) -> Any:
         return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
     if isinstance(value, MethodType):  # a new object for each access to the method
         return (MethodType, (ById(value.__self__), ById(value.__func__)))
-    if not isinstance(value, _CONTAINERS) or getattr(value, "__dict__", None):
+    if not is_by_contents(value):
         return ById(value)
     if isinstance(value, dict):
         return (type(value), (tuple(map(Key, value)), tuple(map(whole, value.values()))))
     return (type(value), tuple(map(whole, value)))
+
+
+def is_by_contents(value: object) -> TypeGuard[Collection[object]]:
+    """Whether a container is no more than its contents, so that ``whole`` compares these."""
+    return isinstance(value, BY_CONTENTS) and not getattr(value, "__dict__", None)
 
 
 def _freeze_items(value: Any, above: tuple[object, ...]) -> Any:
@@ -180,7 +184,7 @@ def alike(before: object, now: object) -> bool:
 
 def _closed(kind: object) -> bool:
     """Whether the contents of containers of this type cannot be read and set one by one."""
-    return isinstance(kind, type) and issubclass(kind, _CONTAINERS) and not opened(kind)
+    return isinstance(kind, type) and issubclass(kind, BY_CONTENTS) and not opened(kind)
 
 
 def short(value: object) -> str:
@@ -201,7 +205,7 @@ def _shown(value: Any) -> str:
         value = value.value
     if isinstance(value, Tensor):
         return f"a tensor {value.dtype}{list(value._data.shape)}"
-    if not issubclass(kind, _CONTAINERS):
+    if not issubclass(kind, BY_CONTENTS):
         return repr(value)
     count = value if isinstance(value, int) else len(value)
     parts = []

@@ -1,23 +1,29 @@
 """Classes whose objects differ between calls although they are alike, as a new cache for each request.
 
-An object among the arguments is guarded by identity at first. Its class is taken apart from then on if a later call
-has a different object, or the program makes one that outlives the call. Every attribute is then guarded, and its
-tensors are arguments.
+An object among the arguments is guarded by identity at first. Its class is taken apart if a later call has a different
+object, or if the program makes one that outlives the call. If only running calls hold the object, its class is taken
+apart at once. Every attribute is then guarded, and its tensors are arguments.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import enum
+import gc
+from collections.abc import Iterable, Mapping, Sequence
+from types import CellType, FrameType, FunctionType
 from typing import Any
 
 from tracecomp.record.guards.ownership import of_package
 from tracecomp.record.guards.visibility import is_settable_class
-from tracecomp.record.pytree import is_record_class, keep_whole, take_apart
+from tracecomp.record.pytree import CallLeaves, is_record_class, is_varying, keep_whole, take_apart
 from tracecomp.record.same_values import PLAIN
 
 _by_identity: set[type] = set()
 """Classes of objects whose identity programs use."""
+_HELD = (dict, list, tuple, CallLeaves, CellType, FunctionType)
+_MOST_PARTS = 256
+"""Parts of an object up to which its class is taken apart before a second one is met."""
 
 
 def note_difference(before: object, now: object) -> None:
@@ -37,6 +43,42 @@ def note_difference(before: object, now: object) -> None:
             if not dataclasses.is_dataclass(a):  # these are taken apart in any case
                 take_apart(type(a))
             stack += [(x, vars(b)[name]) for name, x in vars(a).items() if name in vars(b)]
+
+
+def note_held_by_calls(values: Iterable[object]) -> None:
+    """Take classes of arguments apart whose objects only running calls hold: other calls will have others."""
+    waiting = [x for x in values if not is_record_class(type(x)) and _is_plain_class(type(x))]
+    while waiting:  # an iterator would hold them, too
+        value = waiting.pop()
+        if not is_varying(type(value)):
+            _take_held_apart(value, {id(value): value})
+
+
+def _take_held_apart(value: object, parts: dict[int, object]) -> None:
+    """Take the class of ``value`` apart, and of objects within, as far as only calls and ``parts`` hold them."""
+    if len(parts) > _MOST_PARTS or not _only_calls_hold([value], parts):
+        return
+    take_apart(type(value))
+    waiting = list(vars(value).values())
+    while waiting and len(parts) <= _MOST_PARTS:
+        part = waiting.pop()
+        if id(part) in parts or isinstance(part, PLAIN):
+            continue
+        parts[id(part)] = part
+        if isinstance(part, list | tuple | dict):
+            waiting += part.values() if isinstance(part, dict) else part
+        elif _is_plain_class(type(part)) and not dataclasses.is_dataclass(part):
+            _take_held_apart(part, parts)
+
+
+def _only_calls_hold(values: Sequence[object], parts: Mapping[int, object], depth: int = 8) -> bool:
+    """Whether all that refers to ``values`` are frames, ``parts``, and containers and closures of such."""
+    owners = [x for x in gc.get_referrers(*values) if x is not values and id(x) not in parts]
+    containers = [x for x in owners if type(x) in _HELD]
+    if len(containers) + sum(isinstance(x, FrameType) for x in owners) < len(owners):
+        return False
+    del owners
+    return not containers or (depth > 0 and _only_calls_hold(containers, parts, depth - 1))
 
 
 def rebuilds(kind: type) -> bool:

@@ -282,6 +282,9 @@ def _divided(x: SymInt, other: object) -> Any:
         if not _is_size(other):
             quotient = made(x.recorder, x.form.over(other))
             return quotient, x - quotient * other
+    if type(other) is int and x.live and other < 0:
+        quotient = -x // -other
+        return quotient, x - quotient * other
     return divmod(x.fix(), plain(other))
 
 

@@ -7,10 +7,8 @@ predicate.
 
 from __future__ import annotations
 
-import gc
 import math
 import operator
-import weakref
 from collections.abc import Callable
 from datetime import timedelta
 from decimal import Decimal
@@ -18,9 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import user_source
-from tracecomp.base.gc_pause import collected
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.types import DType, float64, int64
@@ -205,26 +201,6 @@ def _divided(op: Callable[..., object], a: object, b: object) -> Any:
     if type(b) is SymScalar:
         bool(b)
     return arithmetic(op, a, b)
-
-
-def replace_left(numbers: list[SymScalar]) -> BreakReason | None:
-    """Says so when followed ``numbers`` live on; in lists and dicts that hold them, plain ones replace them."""
-    refs = [weakref.ref(n) for n in numbers]
-    numbers.clear()
-    if collected(lambda: all(ref() is None for ref in refs)):
-        return None
-    left = [n for ref in refs if (n := ref()) is not None]
-    for n in left:
-        for owner in gc.get_referrers(n):
-            if owner is not left and isinstance(owner, list | dict):
-                for key, value in list(owner.items() if isinstance(owner, dict) else enumerate(owner)):
-                    if value is n:
-                        owner[key] = n.value
-    lines = sorted({"a line of the library" if n.source is None else str(n.source) for n in left})
-    return BreakReason(
-        f"stores numbers outside of the call, read at {', '.join(lines)}", Section.STATE,
-        "Return them, or keep them in an attribute",
-    )  # fmt: skip
 
 
 def _define() -> None:
