@@ -12,7 +12,7 @@ from typing import Any
 
 from tracecomp.base.errors import Source, WrongResult
 from tracecomp.compiled.sampled_verification import Verifier
-from tracecomp.ir.graph import Graph, Value, attrs_key
+from tracecomp.ir.graph import Graph, Value
 from tracecomp.record.capture import Refusal, target_of
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recording import Recording
@@ -65,7 +65,7 @@ def _described(graph: Graph) -> Iterator[tuple[Any, ...]]:
         data = None if given.data is None else given.data.tobytes()
         known[given.value] = (given.role, given.name if data is None else data)
     for number, node in enumerate(graph.nodes):
-        yield node.op.name, attrs_key(node.attrs), tuple(known.get(v) for v in node.inputs)
+        yield node.op.name, node.key, tuple(known.get(v) for v in node.inputs)
         known.update({v: (number, n) for n, v in enumerate(node.outputs)})
 
 

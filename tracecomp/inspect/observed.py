@@ -180,7 +180,7 @@ class ObservingRecorder(Recorder):
         inputs = [x for v in node.inputs if (x := self._known(v)) is not None]
         if len(inputs) < len(node.inputs):
             return
-        alike = node.op is op and len(inputs) == len(operands) and attrs_key(node.attrs) == attrs_key(attrs)
+        alike = node.op is op and len(inputs) == len(operands) and node.key == attrs_key(attrs)
         if alike and all(map(_is_operand, operands, inputs)):
             return
         given = [x if isinstance(x, np.ndarray) else np.asarray(x, _type_of(operands)) for x in operands]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,9 +17,9 @@ from tracecomp.ir.interpret import Observer, interpret
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.printer import print_graph
 from tracecomp.ir.types import DType, TensorType
-from tracecomp.ir.values import GraphData, Input, ModuleName, Node, Origin, Output, Value, live_nodes
+from tracecomp.ir.values import AttrsKey, GraphData, Input, ModuleName, Node, Origin, Output, Value, live_nodes
 
-__all__ = ["Graph", "Input", "ModuleName", "Node", "Origin", "Output", "Value", "attrs_key", "live_nodes"]
+__all__ = ["AttrsKey", "Graph", "Input", "ModuleName", "Node", "Origin", "Output", "Value", "attrs_key", "live_nodes"]
 
 
 class Graph(GraphData):
@@ -58,13 +58,23 @@ class Graph(GraphData):
         A communication is always a separate node, because other processes count them. So is a call of a user's code.
         """
         inputs = tuple(inputs)
-        key: tuple[object, ...] = (op.name, tuple(map(id, inputs)), attrs_key(attrs))
+        return self.add_keyed(op, inputs, attrs, attrs_key(attrs), lambda: types or _inferred(op, inputs, attrs))
+
+    def add_keyed(
+        self,
+        op: Op,
+        inputs: tuple[Value, ...],
+        attrs: Attrs,
+        key: AttrsKey,
+        types: Callable[[], Sequence[TensorType]],
+    ) -> tuple[Value, ...]:
+        """Like ``add``, where the key of ``attrs`` is known. ``types`` is called for a new node."""
+        whole: tuple[object, ...] = (op.name, tuple(map(id, inputs)), key)
         if op.is_separate:
-            key += (object(),)
-        node = self._interned.get(key)
+            whole += (object(),)
+        node = self._interned.get(whole)
         if node is None:
-            node = Node(op, inputs, attrs, types or op.result_types([v.type for v in inputs], attrs))
-            self._interned[key] = node
+            node = self._interned[whole] = Node(op, inputs, attrs, types(), key)
             self.origin[node] = self.here
         return node.outputs
 
@@ -81,7 +91,8 @@ class Graph(GraphData):
                 key = (name, tuple(map(id, inputs)), *rest)
                 copy = self._interned.get(key)
                 if copy is None:
-                    copy = self._interned[key] = Node(node.op, inputs, node.attrs, [v.type for v in node.outputs])
+                    types = [v.type for v in node.outputs]
+                    copy = self._interned[key] = Node(node.op, inputs, node.attrs, types, node.key)
                     self.origin[copy] = source.origin[node]
                 for old, new in zip(node.outputs, copy.outputs, strict=True):
                     values.setdefault(old, new)
@@ -103,8 +114,10 @@ class Graph(GraphData):
         """Drop nodes that no output needs. The builder of a graph calls this when the graph is complete."""
         live = set(self.live_nodes())
         self._scalars.clear()
-        self._interned = {key: node for key, node in self._interned.items() if node in live}
-        self.origin = {node: origin for node, origin in self.origin.items() if node in live}
+        if len(live) < len(self._interned):
+            self._interned = {key: node for key, node in self._interned.items() if node in live}
+            self.origin = {node: origin for node, origin in self.origin.items() if node in live}
+        self._pruned = (len(self._interned), len(self.outputs))
 
     def interpret(self, *arrays: np.ndarray[Any, Any], observer: Observer | None = None) -> list[np.ndarray[Any, Any]]:
         """The outputs for ``arrays``, by the numpy interpreter (``ir.interpret``)."""
@@ -129,7 +142,11 @@ class Graph(GraphData):
         return preformatted(str(self))
 
 
-def attrs_key(attrs: Attrs) -> Any:
+def _inferred(op: Op, inputs: Iterable[Value], attrs: Attrs) -> Sequence[TensorType]:
+    return op.result_types([v.type for v in inputs], attrs)
+
+
+def attrs_key(attrs: Attrs) -> AttrsKey:
     """A hashable key of attributes that tells 1 from True and 0.0 from -0.0 and equates NaN with NaN."""
     return tuple([(k, _attr_key(attrs[k])) for k in sorted(attrs)]) if attrs else ()
 

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -16,15 +16,25 @@ from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import DType, TensorType
 
 
+AttrsKey: TypeAlias = "tuple[tuple[str, object], ...]"
+"""Attributes as a hashable key."""
+
+
 class Node:
-    """One application of an operator. Immutable; equal applications in one graph are the same object."""
+    """One application of an operator. Immutable; equal applications in one graph are the same object.
 
-    __slots__ = ("attrs", "inputs", "op", "outputs")
+    ``key`` is that of ``attrs`` (``ir.graph.attrs_key``).
+    """
 
-    def __init__(self, op: Op, inputs: tuple[Value, ...], attrs: Attrs, types: Sequence[TensorType]) -> None:
+    __slots__ = ("attrs", "inputs", "key", "op", "outputs")
+
+    def __init__(
+        self, op: Op, inputs: tuple[Value, ...], attrs: Attrs, types: Sequence[TensorType], key: AttrsKey
+    ) -> None:
         self.op = op
         self.inputs = inputs
         self.attrs = attrs
+        self.key = key
         self.outputs = tuple([Value(self, i, t) for i, t in enumerate(types)])
 
     def __repr__(self) -> str:
@@ -100,6 +110,7 @@ class GraphData:
         self.outputs: list[Output] = []
         self.origin: dict[Node, Origin] = {}
         self._interned: dict[Any, Node] = {}
+        self._pruned: tuple[int, int] | None = None  # the numbers of nodes and outputs when dead nodes were dropped
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -116,6 +127,8 @@ class GraphData:
 
     def live_nodes(self) -> Iterator[Node]:
         """Nodes that some output needs, in order."""
+        if self._pruned == (len(self._interned), len(self.outputs)):
+            return iter(self.nodes)
         live = live_nodes([o.value for o in self.outputs])
         return (n for n in self.nodes if n in live)
 
@@ -128,5 +141,7 @@ def live_nodes(values: Iterable[Value]) -> set[Node]:
         node = stack.pop()
         if node not in live:
             live.add(node)
-            stack.extend(v.node for v in node.inputs if v.node)
+            for value in node.inputs:
+                if (producer := value.node) is not None and producer not in live:
+                    stack.append(producer)
     return live

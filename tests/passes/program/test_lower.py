@@ -271,7 +271,7 @@ def test_frames_are_sound(graph: Graph) -> None:
         # Old contents are returned, and doubled in place by then.
         ("if target in self.shown:", "if False:", lambda x: (x.clone(), x.mul_(2.0))),
         # Old contents are read at mirrored places.
-        ("reads_aligned(v, target, inside, self.partition.materialized_views)", "True", lambda x: x.sub_(x.flip(1))),
+        ("is_aligned(v, target, self._reads_of(v, inside))", "True", lambda x: x.sub_(x.flip(1))),
     ],
 )
 def test_a_wrong_donation_is_noticed(old: str, new: str, write: Any, monkeypatch: pytest.MonkeyPatch) -> None:

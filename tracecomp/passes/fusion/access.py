@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, Var, index, linear, unravel
 from tracecomp.ir.loops import Const, Expr, Read
 from tracecomp.ir.op import Indexed, Pointwise, Reduced
@@ -32,7 +33,7 @@ def broadcast_index(position: Sequence[Index], shape: Shape) -> tuple[Index, ...
     return tuple(Index() if size == 1 else position[offset + axis] for axis, size in enumerate(shape))
 
 
-@dataclass(frozen=True)
+@immutable
 class ReadAt:
     """``value`` is read at row-major offset ``offset``, a function of the reader's own flat position ``t``."""
 
@@ -69,9 +70,9 @@ def producers(node: Node, through: Callable[[Node], bool]) -> list[Node]:
 class Space:
     """The flat iteration space of a node: one variable over its elements (of the operand, for a reduction)."""
 
-    def __init__(self, node: Node, materialized_views: MaterializedViews) -> None:
+    def __init__(self, node: Node, offsets: Offsets) -> None:
         self.node = node
-        self.materialized_views = materialized_views
+        self._offsets = offsets
         is_reduction = isinstance(node.op.loop, Reduced)
         # A reduction runs over its operand's elements, and its result is indexed by that space without the reduced
         # axes.
@@ -84,25 +85,72 @@ class Space:
     @cached_property
     def reads(self) -> tuple[ReadAt, ...]:
         """The node's reads per element of its space, views followed to their sources."""
+        loop, found = self.node.op.loop, dict[ReadAt, None]()
+        if isinstance(loop, Pointwise):
+            for operand in self.node.inputs:
+                found.update(dict.fromkeys(self._offsets.of(operand, self, broadcast=True)))
+        elif isinstance(loop, Reduced):
+            found.update(dict.fromkeys(self._offsets.of(self.node.inputs[0], self, broadcast=False)))
+        else:
+            traced: list[ReadAt] = []
+            _Tracer(self._offsets.materialized_views, traced).node(self.node, self.position)
+            found.update(dict.fromkeys(traced))
+        return tuple(found)
+
+    @property
+    def position(self) -> tuple[Index, ...]:
+        """The position of the element."""
+        return unravel(self.flat, self.shape)
+
+
+class Offsets:
+    """Offsets at which operands are read through chains of views, computed once for equal chains."""
+
+    def __init__(self, materialized_views: MaterializedViews) -> None:
+        self.materialized_views = materialized_views
+        self._known: dict[object, tuple[Index, ...]] = {}
+
+    def of(self, operand: Value, space: Space, broadcast: bool) -> list[ReadAt]:
+        """What a node with this space reads of ``operand``, an operand of the shape or broadcast to it."""
+        views: list[object] = []
+        source: Value | None = operand
+        while source is not None and (node := source.node) and is_transparent(node, self.materialized_views):
+            if len(node.inputs) > 1:
+                return self._traced(operand, space, broadcast)
+            views.append((node.op.name, node.key, source.shape))
+            source = node.inputs[0] if node.inputs else None
+        if source is None:
+            return []  # positions and constants read nothing
+        key = (space.shape, broadcast, source.shape, tuple(views))
+        offsets = self._known.get(key)
+        if offsets is None:
+            offsets = self._known[key] = tuple([r.offset for r in self._traced(operand, space, broadcast)])
+        return [ReadAt(source, offset) for offset in offsets]
+
+    def _traced(self, operand: Value, space: Space, broadcast: bool) -> list[ReadAt]:
         found: list[ReadAt] = []
-        _Tracer(self.materialized_views, found).node(self.node, unravel(self.flat, self.shape))
-        return tuple(dict.fromkeys(found))
+        position = broadcast_index(space.position, operand.shape) if broadcast else space.position
+        _Tracer(self.materialized_views, found).value(operand, position)
+        return found
 
 
-def reads_aligned(value: Value, target: Value, inside: Set[Node], materialized_views: MaterializedViews) -> bool:
-    """Whether each element of ``value`` depends on the same element of ``target`` alone.
-
-    Nodes ``inside`` are evaluated wherever their results are read, and views are followed.
-    """
-    var = Var("t", value.type.numel)
-    flat = index(var) if value.type.numel != 1 else Index()
+def reads_of(value: Value, inside: Set[Node], materialized_views: MaterializedViews) -> list[ReadAt]:
+    """What an element of ``value`` depends on. Nodes ``inside`` are evaluated wherever their results are read, and
+    views are followed."""
+    flat = index(Var("t", value.type.numel)) if value.type.numel != 1 else Index()
     found: list[ReadAt] = []
     _Tracer(materialized_views, found, inside).value(value, unravel(flat, value.shape))
+    return found
+
+
+def is_aligned(value: Value, target: Value, reads: Sequence[ReadAt]) -> bool:
+    """Whether each element of ``value``, which depends on ``reads``, depends on the same element of ``target`` alone."""
+    flat = index(Var("t", value.type.numel)) if value.type.numel != 1 else Index()
     # Offsets are normal forms, so equal offsets address the same element at every position. Unequal ones may still be
     # equal, and the answer is then no, which only loses a fusion.
-    reads = [r for r in found if r.value is target]
+    offsets = [r.offset for r in reads if r.value is target]
     # Equal offsets alone would let a smaller target be read from a part of the larger value's positions.
-    return all(r.offset == flat for r in reads) and (not reads or value.type.numel == target.type.numel)
+    return all(offset == flat for offset in offsets) and (not offsets or value.type.numel == target.type.numel)
 
 
 @dataclass

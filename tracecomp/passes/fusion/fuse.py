@@ -17,6 +17,7 @@ from collections.abc import Iterator, Set
 from itertools import pairwise
 
 from tracecomp.ir.graph import Graph, Node, Value
+from tracecomp.ir.index import Index, Var
 from tracecomp.ir.op import Bilinear, Indexed, Pointwise, Reduced
 from tracecomp.passes.fusion.access import TRANSPARENT_KINDS, buffer_of, is_interleaving
 from tracecomp.passes.fusion.groups import Decision, Domain, Group, Partition
@@ -43,6 +44,7 @@ class Fuser:
         self.groups: dict[int, Group] = {}
         self._read_by: dict[Node, list[Node]] = {}
         self.decisions: list[Decision] = []
+        self._met: dict[tuple[Index, Domain, bool], tuple[bool, bool]] = {}
 
     def run(self) -> Partition:
         readers = self.readers
@@ -204,26 +206,35 @@ class Fuser:
         return ""
 
     def _misaligned(self, first: Group, second: Group, domain: Domain, rows: set[Node]) -> str | None:
-        element, row = domain.offsets()
         members = set(first.nodes)
         for node in second.nodes:
             # Operands of a contraction are not part of its space; _unfit_for_contraction has handled them.
             if isinstance(node.op.loop, Bilinear):
                 continue
-            # In a space with reductions a node has one value either per element or per row; its offset is spelled
-            # accordingly.
-            here = row if node in rows else element
-            for read in self.readers.space(node).reads:
+            space = self.readers.space(node)
+            for read in space.reads:
                 producer = read.value.node
                 if producer not in members:
                     continue
                 # A reduction's result exists once per row, also where its node is not (yet) in ``rows``.
                 is_row = producer in rows or isinstance(producer.op.loop, Reduced)
-                # Indices are normal forms: equal terms are the same element at every position. Unequal ones may also
-                # be; that only loses a fusion.
-                if read.offset.substitute({self.readers.space(node).var: here}) != (row if is_row else element):
+                if not self._meets(read.offset, space.var, domain, node in rows)[is_row]:
                     return f"{node.op.name} reads {producer.op.name} at a different position"
         return None
+
+    def _meets(self, offset: Index, var: Var, domain: Domain, per_row: bool) -> tuple[bool, bool]:
+        """Whether a read by a node of a space is of the same element, and whether it is of the same row's result."""
+        key = (offset, domain, per_row)
+        met = self._met.get(key)
+        if met is None:
+            element, row = domain.offsets()
+            # In a space with reductions a node has one value either per element or per row; its offset is spelled
+            # accordingly.
+            at = offset.substitute({var: row if per_row else element})
+            # Indices are normal forms: equal terms are the same element at every position. Unequal ones may also be;
+            # that only loses a fusion.
+            met = self._met[key] = (at == element, at == row)
+        return met
 
     def _would_cycle(self, first: Group, second: Group) -> bool:
         """Whether a third group depends on ``first`` and is needed by ``second``."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tracecomp.ir.graph import Node, Value
+from tracecomp.ir.immutable import immutable
 from tracecomp.ir.index import Index, Var, index
 from tracecomp.ir.op import Reduced
 from tracecomp.ir.sum_order import lanes_for
@@ -13,7 +14,7 @@ from tracecomp.ir.types import Shape
 from tracecomp.passes.fusion.access import MaterializedViews
 
 
-@dataclass(frozen=True)
+@immutable
 class Domain:
     """An iteration space as runs ``(extent, reduced)`` in row-major order, equal neighbours merged, extents of 1
     dropped.
@@ -91,7 +92,7 @@ class Group:
         return any(isinstance(n.op.loop, Reduced) for n in self.nodes)
 
 
-@dataclass(frozen=True)
+@immutable
 class Decision:
     """A fusion decision and its reason."""
 

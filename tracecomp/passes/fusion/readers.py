@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 
 from tracecomp.ir.graph import Graph, Node, Value
-from tracecomp.passes.fusion.access import Space, buffer_of, is_transparent, producers
+from tracecomp.passes.fusion.access import Offsets, Space, buffer_of, is_transparent, producers
 from tracecomp.passes.fusion.groups import Group
 
 
@@ -30,6 +30,7 @@ class Readers:
         self.group_of: dict[Node, Group] = {}
         self._users: dict[Value, list[Node]] = {}
         self._spaces: dict[Node, Space] = {}
+        self._offsets = Offsets(self.materialized_views)
         for node in self.live:
             # Once per value, even if a node has it as two operands (x * x): users are counted as readers.
             for value in dict.fromkeys(node.inputs):
@@ -39,6 +40,7 @@ class Readers:
         """Let ``units`` be the nodes that are in kernels."""
         self.units = frozenset(units)
         self.materialized_views = frozenset(n for n in units if n.op.kind == "view" or n in self.repeated)
+        self._offsets = Offsets(self.materialized_views)
 
     def users(self, value: Value) -> Sequence[Node]:
         """The nodes that have ``value`` as an operand."""
@@ -55,7 +57,7 @@ class Readers:
     def space(self, node: Node) -> Space:
         """The flat iteration space of a unit, made once."""
         if node not in self._spaces:
-            self._spaces[node] = Space(node, self.materialized_views)
+            self._spaces[node] = Space(node, self._offsets)
         return self._spaces[node]
 
     def units_of(self, value: Value) -> Iterator[Node]:

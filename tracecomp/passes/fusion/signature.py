@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tracecomp.ir.graph import Value, attrs_key
+from tracecomp.ir.graph import Value
 from tracecomp.passes.fusion.access import buffer_of
 from tracecomp.passes.fusion.groups import Group, Partition
 from tracecomp.passes.fusion.members import evaluated_inside
@@ -41,5 +41,5 @@ def _described(
         ins = tuple((number(v), v.type) for v in node.inputs)
         outs = tuple((number(v), number(same[v]) if v in same else -1) for v in node.outputs)
         inside = (node in group.per_row, node in partition.rematerialized, node in rematerialized)
-        nodes.append((node.op.name, attrs_key(node.attrs), ins, outs, inside))
+        nodes.append((node.op.name, node.key, ins, outs, inside))
     return (group.kind, group.domain, tuple(nodes))

@@ -119,15 +119,17 @@ class _Folder:
         """The results of ``a`` when its operands are known."""
         if a.op.kind in ("random", "control") or a.op.is_separate:  # operands of other processes may differ
             return None
-        arrays = [self._known(g, v) for v in a.inputs]
-        if sum(t.numel for t in a.types) > KNOWN_LIMIT:
-            return None
-        known = [array for array in arrays if array is not None]
-        if len(known) < len(arrays) or _is_rounded_otherwise(a, known):
+        known: list[Array] = []
+        for operand in a.inputs:
+            array = self._known(g, operand)
+            if array is None:
+                return None
+            known.append(array)
+        if sum(t.numel for t in a.types) > KNOWN_LIMIT or _is_rounded_otherwise(a, known):
             return None
         # Division by zero and overflow give numpy's run-time results, without its warnings.
         with np.errstate(all="ignore"):
-            found = a.op.impl(*arrays, **a.attrs)
+            found = a.op.impl(*known, **a.attrs)
         found = found if isinstance(found, tuple) else (found,)
         # numpy may widen (a mean, a sum); the operator's type is the result's.
         return [np.asarray(r, t.dtype.numpy) for r, t in zip(found, a.types, strict=True)]
@@ -146,7 +148,7 @@ class _Folder:
         if node is None:
             given = g.graph.inputs[value.index]
             return given.data if given.role == "constant" else None
-        results = self._results(g, Application(node.op, node.inputs, node.attrs))
+        results = self._results(g, Application(node.op, node.inputs, node.attrs, tuple([v.type for v in node.outputs])))
         return None if results is None else results[value.index]
 
 

@@ -8,31 +8,38 @@ rule makes its graph simpler by some measure. Nodes keep the user line and scope
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
 
 from tracecomp.base.errors import CompileError, note_place
-from tracecomp.ir.graph import Graph, Node, Origin, Value, attrs_key
+from tracecomp.ir.graph import AttrsKey, Graph, Node, Origin, Value, attrs_key
 from tracecomp.ir.op import OPS, Attrs, Op
 from tracecomp.ir.types import DType, Shape, TensorType
 from tracecomp.passes.steps import Log
 
 
-@dataclass(frozen=True)
 class Application:
-    """An operator about to be applied to values of the new graph."""
+    """An operator about to be applied to values of the new graph. ``types`` are those of its results, if known."""
 
-    op: Op
-    inputs: tuple[Value, ...]
-    attrs: Attrs
+    __slots__ = ("_types", "attrs", "inputs", "op")
 
-    @cached_property
+    def __init__(
+        self, op: Op, inputs: tuple[Value, ...], attrs: Attrs, types: tuple[TensorType, ...] | None = None
+    ) -> None:
+        self.op = op
+        self.inputs = inputs
+        self.attrs = attrs
+        self._types = types
+
+    @property
     def types(self) -> tuple[TensorType, ...]:
-        return self.op.result_types([v.type for v in self.inputs], self.attrs)
+        if self._types is None:
+            self._types = self.op.result_types([v.type for v in self.inputs], self.attrs)
+        return self._types
 
     @property
     def type(self) -> TensorType:
@@ -49,6 +56,7 @@ class Rules:
     def __init__(self, *parts: Rules) -> None:
         self._by_op: dict[str, list[Rule]] = {}
         self._by_kind: dict[str, list[Rule]] = {}
+        self._of: dict[str, tuple[Rule, ...]] = {}
         for part in parts:
             for mine, other in ((self._by_op, part._by_op), (self._by_kind, part._by_kind)):
                 for key, rules in other.items():
@@ -60,6 +68,7 @@ class Rules:
         def add(rule: Rule) -> Rule:
             for op in ops:
                 self._by_op.setdefault(op, []).append(rule)
+            self._of.clear()
             return rule
 
         return add
@@ -70,14 +79,17 @@ class Rules:
         def add(rule: Rule) -> Rule:
             for kind in kinds:
                 self._by_kind.setdefault(kind, []).append(rule)
+            self._of.clear()
             return rule
 
         return add
 
-    def of(self, op: Op) -> Iterator[Rule]:
+    def of(self, op: Op) -> tuple[Rule, ...]:
         """The rules to try on an application of ``op``."""
-        yield from self._by_op.get(op.name, ())
-        yield from self._by_kind.get(op.kind, ())
+        rules = self._of.get(op.name)
+        if rules is None:
+            rules = self._of[op.name] = (*self._by_op.get(op.name, ()), *self._by_kind.get(op.kind, ()))
+        return rules
 
     def names(self) -> set[str]:
         """Every rule's name."""
@@ -102,6 +114,7 @@ class Rewriter:
         self._done: dict[Any, tuple[Value, ...]] = {}
         self._regions: dict[Graph, Graph] = {}
         self._constants: dict[tuple[TensorType, bytes], Value] = {}
+        self._in_rule = False
         self._origin = self._mine = Origin(made_by=made_by)
 
     def apply(self, name: str, *inputs: Value, **attrs: Any) -> Value:
@@ -129,44 +142,56 @@ class Rewriter:
 
     def add(self, op: Op, inputs: Iterable[Value], attrs: Attrs) -> tuple[Value, ...]:
         """Add ``op``, or the replacement by the first rule that applies, and return the results."""
+        return self._add(Application(op, tuple(inputs), attrs), attrs_key(attrs))
+
+    def _add(self, application: Application, key: AttrsKey) -> tuple[Value, ...]:
         # The same application again, from a rule or from the old graph: reuse its results without trying the rules
         # again.
-        inputs = tuple(inputs)
-        key = (op.name, inputs, attrs_key(attrs))
-        done = self._done.get(key)
+        whole = (application.op.name, application.inputs, key)
+        done = self._done.get(whole)
         if done is None:
-            done = self._done[key] = self._make(Application(op, inputs, attrs))
+            done = self._done[whole] = self._make(application, key)
         return done
 
-    def _make(self, application: Application) -> tuple[Value, ...]:
-        origin = self.graph.here
+    def _make(self, application: Application, key: AttrsKey) -> tuple[Value, ...]:
+        origin, in_rule = self.graph.here, self._in_rule
+        self._in_rule = True
         for rule in self._rules.of(application.op):
-            # A node that a rule adds names its pass and keeps the user's line.
-            self.graph.here = self._origin_here(origin)
             try:
                 found = rule(self, application)
             except Exception as error:  # an error in the rule
                 note_place(error, f"rule {rule.__name__} of {application.op.name}", [origin.source])
                 raise
-            self.graph.here = origin
             if found is not None:
+                self._in_rule = in_rule
                 self.log.hits[rule.__name__] += 1
                 values = (found,) if isinstance(found, Value) else tuple(found)
                 # A wrong type would surface far away from the rule.
                 _check_types(rule, application, values, origin)
                 return values
-        return self.graph.add(application.op, application.inputs, application.attrs, application.types)
+        self._in_rule = in_rule
+        # A node that a rule adds names its pass and keeps the user's line.
+        self.graph.here = self._origin_here(origin) if in_rule else origin
+        a = application
+        values = self.graph.add_keyed(a.op, a.inputs, a.attrs, key, lambda: a.types)
+        self.graph.here = origin
+        return values
 
     def _origin_here(self, origin: Origin) -> Origin:
         """Mark ``origin`` as a node of this pass."""
         if origin is not self._origin:
-            self._origin, self._mine = origin, replace(origin, made_by=self._made_by)
+            self._origin, self._mine = origin, Origin(origin.source, origin.scope, self._made_by)
         return self._mine
 
     def node(self, node: Node, inputs: Iterable[Value], origin: Origin) -> tuple[Value, ...]:
         """``node`` of the old graph rebuilt on ``inputs``, regions included."""
         self.graph.here = origin
-        return self.add(node.op, inputs, {k: self._attr(v) for k, v in node.attrs.items()})
+        attrs, key = node.attrs, node.key
+        if any([isinstance(v, Graph) for v in attrs.values()]):
+            attrs = {k: self._attr(v) for k, v in attrs.items()}
+            key = attrs_key(attrs)
+        # Replacements have the types of what they replace, so the types of the results stay.
+        return self._add(Application(node.op, tuple(inputs), attrs, tuple([v.type for v in node.outputs])), key)
 
     def _attr(self, value: object) -> Any:
         # Bodies may be shared by several control nodes, and stay shared.
@@ -184,13 +209,16 @@ def rewrite(graph: Graph, rules: Rules, log: Log, made_by: str) -> Graph:
     new = rewriter.graph
     values: dict[Value, Value] = {i.value: new.add_input(i.value.type, i.name, i.role, i.data) for i in graph.inputs}
     # Counted in the old graph, as the new one is incomplete.
-    reads = Counter(v for node in graph.live_nodes() for v in node.inputs)
+    live, unknown = list(graph.live_nodes()), Origin()
+    reads = Counter(chain.from_iterable([node.inputs for node in live]))
     reads.update(o.value for o in graph.outputs)
-    for node in graph.live_nodes():
-        results = rewriter.node(node, (values[v] for v in node.inputs), graph.origin.get(node, Origin()))
-        values.update(zip(node.outputs, results, strict=True))
-        # By the new value, as rules look up values of the new graph.
-        rewriter.shared.update(values[v] for v in node.outputs if reads[v] > 1)
+    for node in live:
+        results = rewriter.node(node, [values[v] for v in node.inputs], graph.origin.get(node, unknown))
+        for old, value in zip(node.outputs, results, strict=True):
+            values[old] = value
+            # By the new value, as rules look up values of the new graph.
+            if reads[old] > 1:
+                rewriter.shared.add(value)
     new.here = Origin()
     for output in graph.outputs:
         new.add_output(values[output.value], output.name, output.role)
@@ -209,10 +237,13 @@ def _check_types(rule: Rule, application: Application, values: tuple[Value, ...]
 
 def has_node(graph: Graph, test: Callable[[Node], bool]) -> bool:
     """Whether ``test`` holds for some node of ``graph`` or of its regions."""
-    return any(
-        test(node) or any(isinstance(v, Graph) and has_node(v, test) for v in node.attrs.values())
-        for node in graph.live_nodes()
-    )
+    for node in graph.live_nodes():
+        if test(node):
+            return True
+        for value in node.attrs.values():
+            if isinstance(value, Graph) and has_node(value, test):
+                return True
+    return False
 
 
 def made_by(value: Value, *ops: str) -> Node | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.op import Imperative, Reduced
 from tracecomp.passes.cost.machine import Machine
-from tracecomp.passes.fusion.access import buffer_of, is_transparent, reads_aligned
+from tracecomp.passes.fusion.access import ReadAt, buffer_of, is_aligned, is_transparent, reads_of
 from tracecomp.passes.fusion.groups import Group, Partition
 from tracecomp.passes.fusion.members import values_read, with_rematerialized
 from tracecomp.passes.nests.scalar_exprs import DIVISIONS
@@ -69,6 +69,7 @@ class _Search:
         self.home: dict[Value, int] = {}
         self.same: dict[Value, Value] = {}
         self.pending: list[tuple[Value, int]] = []
+        self.dependences: dict[Value, list[ReadAt]] = {}
         self.reads = {g: values_read(g, partition) | _operands(g) for g in partition.groups}
         self.place = {g: n for n, g in enumerate(partition.groups)}
         self.last_read = {v: n for n, g in enumerate(partition.groups) for v in self.reads[g]}
@@ -145,9 +146,14 @@ class _Search:
             return _changes_in_place(group.nodes[0], target)
         if group.has_reduction and not self._replaces_in_one_pass(value, group, target):
             return False
-        return all(
-            reads_aligned(v, target, inside, self.partition.materialized_views) for v in self.partition.stored[group]
-        )
+        return all(is_aligned(v, target, self._reads_of(v, inside)) for v in self.partition.stored[group])
+
+    def _reads_of(self, value: Value, inside: Set[Node]) -> list[ReadAt]:
+        """What a result of the kernel with the nodes ``inside`` depends on, found once for all its operands."""
+        reads = self.dependences.get(value)
+        if reads is None:
+            reads = self.dependences[value] = reads_of(value, inside, self.partition.materialized_views)
+        return reads
 
     def _replaces_in_one_pass(self, value: Value, group: Group, target: Value) -> bool:
         """Whether a kernel with reductions reads ``target`` only in the pass that stores ``value``.
