@@ -127,7 +127,9 @@ def run(suite: Suite, folder: Path, torch: str | None, seconds: int, test_second
         command += ["-p", "no:cacheprovider", "-W", "ignore", "--continue-on-collection-errors"]
         command += ["--timeout", str(test_seconds)]
         path = os.pathsep.join(filter(None, (torch, temporary)))
-        environment = os.environ | {"PYTHONPATH": path, "OMP_NUM_THREADS": "1"} | dict(suite.environment)
+        programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # tests start ``python``
+        environment = os.environ | {"PYTHONPATH": path, "PATH": programs, "OMP_NUM_THREADS": "1"}
+        environment |= dict(suite.environment)
         complete = True
         try:
             subprocess.run(
