@@ -56,7 +56,6 @@ class Rules:
     def __init__(self, *parts: Rules) -> None:
         self._by_op: dict[str, list[Rule]] = {}
         self._by_kind: dict[str, list[Rule]] = {}
-        self._of: dict[str, tuple[Rule, ...]] = {}
         for part in parts:
             for mine, other in ((self._by_op, part._by_op), (self._by_kind, part._by_kind)):
                 for key, rules in other.items():
@@ -68,7 +67,6 @@ class Rules:
         def add(rule: Rule) -> Rule:
             for op in ops:
                 self._by_op.setdefault(op, []).append(rule)
-            self._of.clear()
             return rule
 
         return add
@@ -79,17 +77,13 @@ class Rules:
         def add(rule: Rule) -> Rule:
             for kind in kinds:
                 self._by_kind.setdefault(kind, []).append(rule)
-            self._of.clear()
             return rule
 
         return add
 
     def of(self, op: Op) -> tuple[Rule, ...]:
         """The rules to try on an application of ``op``."""
-        rules = self._of.get(op.name)
-        if rules is None:
-            rules = self._of[op.name] = (*self._by_op.get(op.name, ()), *self._by_kind.get(op.kind, ()))
-        return rules
+        return *self._by_op.get(op.name, ()), *self._by_kind.get(op.kind, ())
 
     def names(self) -> set[str]:
         """Every rule's name."""
