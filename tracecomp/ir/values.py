@@ -15,7 +15,6 @@ from tracecomp.ir.immutable import immutable
 from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import DType, TensorType
 
-
 AttrsKey: TypeAlias = "tuple[tuple[str, object], ...]"
 """Attributes as a hashable key."""
 

@@ -187,7 +187,7 @@ class Rewriter:
         """``node`` of the old graph rebuilt on ``inputs``, regions included."""
         self.graph.here = origin
         attrs, key = node.attrs, node.key
-        if any([isinstance(v, Graph) for v in attrs.values()]):
+        if any(isinstance(v, Graph) for v in attrs.values()):
             attrs = {k: self._attr(v) for k, v in attrs.items()}
             key = attrs_key(attrs)
         # Replacements have the types of what they replace, so the types of the results stay.
