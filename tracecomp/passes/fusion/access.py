@@ -146,7 +146,7 @@ def reads_of(value: Value, inside: Set[Node], materialized_views: MaterializedVi
 
 
 def is_aligned(value: Value, target: Value, reads: Sequence[ReadAt]) -> bool:
-    """Whether each element of ``value`` depends on the same element of ``target`` alone, where ``value`` depends on ``reads``."""
+    """Whether each element of ``value`` reads at most the same element of ``target``. ``reads`` are its reads."""
     flat = index(Var("t", value.type.numel)) if value.type.numel != 1 else Index()
     # Offsets are normal forms, so equal offsets address the same element at every position. Unequal ones may still be
     # equal, and the answer is then no, which only loses a fusion.
