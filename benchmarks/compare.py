@@ -10,12 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.bars import geomean
-from benchmarks.process import Process
+from benchmarks.process import ROOT, Process
 from benchmarks.report import time_text
 from benchmarks.speed import OURS, Team, Turns, measure
 from benchmarks.workload import Workload
 
-ROOT = Path(__file__).parent.parent
 BEFORE = "before"
 REPEATS = 3
 """How often a workload is measured that seems slower; it counts if every measurement says so."""

@@ -18,6 +18,7 @@ _without_collecting(lambda: [_import_module(f"{__name__}.{_room}") for _room in 
 
 import tracecomp.ops
 from tracecomp import autograd
+from tracecomp.autograd.walks import set_consider as _set_consider_walk
 from tracecomp.base.lazy_names import later as _later
 from tracecomp.base.lazy_names import load_module as _load_module
 from tracecomp.base.patches import observe as _observe
@@ -162,7 +163,14 @@ def _consider(warm: object, args: tuple[object, ...]) -> bool:
     return considered
 
 
+def _consider_walk(*walk: object) -> bool:
+    """Pass recurring forms of backward passes to ``compiled.hot_walks``, likewise."""
+    considered: bool = _load_module("tracecomp.compiled.hot_walks").consider(*walk)
+    return considered
+
+
 _set_consider(_consider)
+_set_consider_walk(_consider_walk)
 
 
 def _assert(condition: object, message: str) -> None:

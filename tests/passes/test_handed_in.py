@@ -62,7 +62,7 @@ CASES: dict[str, Case] = {
     "rows of a softmax": (lambda x: torch.softmax(x, -1), ((33, 100),), "k0", "lanes along rows\n rows_at_once 3\n"),
     "columns": (lambda x: x.sum(0) + x.amax(0), ((50, 70),), "k0", "lanes across rows\n width 16\n threads parallel\n"),
     "in another order": (
-        lambda x: x.permute(1, 0, 2) * 2.0, ((5, 6, 40),), "k0", "lanes across rows\n width 8\n order i0_o_i i0_o_o\n"
+        lambda x: x.permute(1, 0, 2) * 2.0, ((5, 6, 40),), "k0", "lanes across rows\n width 8\n order i0_i_o i0_o\n"
     ),
     "transposed": (lambda x: x.t().contiguous(), ((50, 70),), "k0", "transposed\n width 32\n height 16\n"),
     "Winograd": (
@@ -131,7 +131,7 @@ def test_what_prints_can_be_handed_in(name: str) -> None:
     ("small tiles", "register tiles\nregister tiles\n", "remove the extra record"),
     ("rows of a softmax", "lanes along rows\n rows_at_once 0\n", "rows_at_once must be 1 to 33"),
     ("transposed", "transposed\n load i0_i\n store i0_o\n", "load and store cannot be changed"),
-    ("in another order", "lanes across rows\n order i0_o_i\n", "order must list"),
+    ("in another order", "lanes across rows\n order i0_i_o\n", "order must list"),
 ])  # fmt: skip
 def test_what_does_not_fit_is_refused_in_words(name: str, text: str, why: str) -> None:
     graph, _ = traced(name)

@@ -54,7 +54,7 @@ def chain(length: int) -> Callable[[], object]:
 def test_frames_in_operators_are_not_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.ones(3).mul(1.5).sin()
     few, many = [calls(InstructionTrace, "_called", chain(n), monkeypatch) for n in (20, 120)]
-    assert many - few <= 15 * 200  # of about eighty for each operator
+    assert many - few <= 20 * 200  # of about eighty for each operator; functions served by machine code have one more
 
 
 def replaced(count: int) -> Callable[[], object]:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from tracecomp.autograd.engine import Target, run_backward
+from tracecomp.autograd.walks import walk
 from tracecomp.eager import dispatch
 from tracecomp.eager.foreign import check_takes, is_foreign
 from tracecomp.eager.tensor import Tensor, create, gradient_edge
@@ -35,10 +36,10 @@ def backward(
         for x in given:
             if isinstance(x, Tensor) and x.grad_fn is not None:
                 x.retain_grad()
-    run_backward(
-        _roots(outputs), grads, keep_graph=bool(create_graph if retain_graph is None else retain_graph),
-        create_graph=create_graph, targets=targets,
-    )  # fmt: skip
+    roots, keep_graph = _roots(outputs), bool(create_graph if retain_graph is None else retain_graph)
+    if targets is None and not create_graph and walk(roots, grads, keep_graph):
+        return
+    run_backward(roots, grads, keep_graph=keep_graph, create_graph=create_graph, targets=targets)
 
 
 def grad(

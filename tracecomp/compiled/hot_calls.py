@@ -149,11 +149,21 @@ def consider(warm: Warm, args: tuple[Any, ...]) -> bool:
         return False
     tracked = modes.grad and any(t.requires_grad for t in given)
     if sum(t._data.nbytes for t in given) > MOST_BYTES:
+        warm.is_open = True
         return True
     dense = all(t._data.flags.c_contiguous for t in given)
     make = _make_tracked if tracked else _make if dense else _make_turned
     name = getattr(warm.run, "__name__", "?")
-    return background.begin(name, partial(make, warm, warm.statics(args), copies(given), modes.grad))
+    return background.begin(name, partial(_try, make, warm, warm.statics(args), copies(given), modes.grad))
+
+
+def _try(make: Callable[..., None], warm: Warm, *call: Any) -> None:
+    """Serve a kind of call; if it cannot be, the calls inside it may."""
+    try:
+        make(warm, *call)
+    except Exception:
+        warm.is_open = True
+        raise
 
 
 def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:

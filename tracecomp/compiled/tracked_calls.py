@@ -11,7 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
@@ -24,11 +24,12 @@ from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.served_kinds import ServedKinds
 from tracecomp.compiled.trial_runs import Array, Unfit, all_random, copies, of_tensors, random_like, same
 from tracecomp.eager.device import use
-from tracecomp.eager.grad_fn import FREED, AccumulateGrad, OpNode, modified
+from tracecomp.eager.grad_fn import FREED, AccumulateGrad, OpNode, ProgramNode, modified, run_on_arrays
 from tracecomp.eager.modes import modes, unseen
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Grads, Node, TensorBase, node_count
+from tracecomp.eager.vjp_program import ArrayType, Derivative, Run, flatten
 from tracecomp.functional.warm import Statics, Warm
 from tracecomp.record.binding import Binding
 from tracecomp.record.capture import record
@@ -238,6 +239,23 @@ class TrackedCall:
         found._grad_fn = self._history(tensors, outputs, found)
         return found
 
+    def gradients(self, arrays: Sequence[Array]) -> list[Array]:
+        """The gradients of operands, from saved values and the gradient of the result."""
+        outputs = [_empty(shape, dtype) for shape, dtype in self.grad_types]
+        self.backward.run([a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays], outputs)
+        return [outputs[n] for _, n in self.wanted]
+
+    @cached_property
+    def program(self) -> Derivative:
+        """The derivative as a program."""
+        return _Backward(self)
+
+    @cached_property
+    def value_types(self) -> Sequence[ArrayType]:
+        """The types of the saved values."""
+        inputs = self.backward.graph.inputs[: len(self.saved)]
+        return [(i.value.type.dtype.numpy, i.value.type.shape) for i in inputs]
+
     def for_native_code(self, tensors: Sequence[Tensor]) -> Callable[[tuple[Tensor, ...]], Tensor]:
         """Make ``plan`` one that native code can run alone; return the function that builds the result from its return
         value.
@@ -288,11 +306,28 @@ class TrackedCall:
         return node
 
 
-class _TrackedNode(Node):
+class _Backward(Derivative):
+    """The derivative of a call as a program among others; on arrays, its machine code."""
+
+    __slots__ = ("_served",)
+
+    def __init__(self, served: TrackedCall) -> None:
+        graph = served.backward.graph
+        outputs = [graph.outputs[n].value for _, n in served.wanted]
+        whole = flatten(graph, outputs, len(served.saved))
+        super().__init__(whole.steps, whole.results, whole.reads, whole.size)
+        self._served = served
+
+    def run(self, slots: list[Any], run: Run) -> list[Any]:
+        return self._served.gradients(slots) if run is run_on_arrays else super().run(slots, run)
+
+
+class _TrackedNode(ProgramNode):
     """The nodes of one call as one. ``tensors`` are the operands, where they are kept."""
 
     __slots__ = ("_apart", "_arrays", "_counts", "_outputs", "_served", "_storage", "_tensors")
 
+    compiled = True
     _apart: bool
     _arrays: Mapping[int, Array]
     _counts: Mapping[int, int]
@@ -300,6 +335,23 @@ class _TrackedNode(Node):
     _served: TrackedCall
     _storage: Storage | None
     _tensors: Mapping[int, Tensor] | None
+
+    def form(self) -> Any:
+        return None if self.observed or self._apart or self._tensors is None else self._served
+
+    def program(self, present: tuple[bool, ...]) -> Derivative:
+        return self._served.program
+
+    def value_types(self) -> Sequence[ArrayType]:
+        return self._served.value_types
+
+    def take(self, slots: Sequence[int], arrays: list[Array]) -> bool:
+        try:
+            saved = self._saved()
+        except RuntimeError:
+            return False
+        arrays += [saved[slot] for slot in slots]
+        return True
 
     def release(self) -> None:
         if self._served.split.history.keeps:  # else the eager nodes could be passed again, and so can this one
@@ -345,10 +397,7 @@ class _TrackedNode(Node):
         if modes.grad or modes.recorder is not None or use.begun:
             self._take_apart()
             return grads
-        outputs = [_empty(shape, dtype) for shape, dtype in served.grad_types]
-        given = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in (*saved, grad._data)]
-        served.backward.run(given, outputs)
-        return [grad._wrap(outputs[n]) for _, n in served.wanted]
+        return list(map(grad._wrap, served.gradients([*saved, grad._data])))
 
     @unseen()
     def _take_apart(self) -> None:

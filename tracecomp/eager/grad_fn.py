@@ -15,7 +15,8 @@ from tracecomp.eager.modes import modes
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Array, Edge, Grads, Node, TensorBase, View
 from tracecomp.eager.views import look, write
-from tracecomp.eager.vjp_program import Derivative, derivative
+from tracecomp.eager.vjp_program import ArrayType, Derivative, derivative
+from tracecomp.ir.graph import attrs_key
 from tracecomp.ir.op import Attrs, Op
 from tracecomp.ir.types import from_numpy_dtype, type_word
 
@@ -36,6 +37,10 @@ class AccumulateGrad(Node):
         array = variable._data
         super().__init__((), ((array.dtype, array.shape),))
         self.variable = variable
+
+    def form(self) -> Any:
+        t = self.variable
+        return None if self.observed or t._hooks or t._post_hooks else self.out_types
 
     def look(self) -> None:
         """Expect gradients of the dtype and shape that ``variable`` has now."""
@@ -101,7 +106,25 @@ def _stays(x: Any) -> bool:
     return type(x) in NUMBERS or (isinstance(x, TensorBase) and x._inside and modes.recorder is None)
 
 
-class OpNode(Node):
+class ProgramNode(Node):
+    """A node whose derivative is a program on saved values, which can become part of a larger one."""
+
+    __slots__ = ()
+
+    def program(self, present: tuple[bool, ...]) -> Derivative:
+        """The gradients of operands with edges, from those of the results that are ``present``."""
+        raise NotImplementedError
+
+    def value_types(self) -> Sequence[ArrayType]:
+        """The dtypes and shapes of the values that the program may read."""
+        raise NotImplementedError
+
+    def take(self, slots: Sequence[int], arrays: list[Array]) -> bool:
+        """Add the saved values in ``slots`` to ``arrays``; False if one of them is not as it was saved."""
+        raise NotImplementedError
+
+
+class OpNode(ProgramNode):
     """The application of a primitive. Saved operands are the tensors with the version seen."""
 
     __slots__ = ("attrs", "ins", "numbers", "op", "outs", "types", "versions")
@@ -175,10 +198,42 @@ class OpNode(Node):
             if isinstance(saved, SavedOut):
                 saved.rebind(new)
 
+    def form(self) -> Any:
+        if self.observed or self.ins is None or self.op.is_separate or self.op.kind == "external":
+            return None
+        return type(self), attrs_key(self.attrs), tuple(self.types), self.out_types
+
+    def program(self, present: tuple[bool, ...]) -> Derivative:
+        return self._program(tuple([e is not None for e in self.edges]), present)
+
+    def value_types(self) -> Sequence[ArrayType]:
+        return (*self.types, *self.out_types)
+
+    def take(self, slots: Sequence[int], arrays: list[Array]) -> bool:
+        types, ins = self.types, self.ins
+        assert ins is not None
+        for slot in slots:
+            if slot >= len(types):
+                saved = self.outs[slot - len(types)]
+                if type(saved) is not SavedOut or saved.overwritten():
+                    return False
+                array = saved.array
+            else:
+                x = ins[slot]
+                if isinstance(x, NUMBERS):
+                    array = np.full((), x, types[slot][0])
+                elif not isinstance(x, TensorBase) or x._version != self.versions[slot]:
+                    return False
+                else:
+                    array = x._data
+                    if (array.dtype, array.shape) != types[slot]:
+                        return False
+            arrays.append(array)
+        return True
+
     def backward(self, grads: Grads) -> Grads:
-        wanted = tuple([e is not None for e in self.edges])
         present = tuple([g is not None for g in grads])
-        program = self._program(wanted, present)
+        program = self.program(present)
         like = next(g for g in grads if g is not None)
         if not use.begun or dispatch.asked(grads):
             return self._derived(program, grads, like)
@@ -194,7 +249,7 @@ class OpNode(Node):
                 return found
             return program.run([*slots, *grads], run)
         slots = [self._saved(i, like)._data if i in program.reads else None for i in range(self._count)]
-        arrays = program.run([*slots, *[None if g is None else g._data for g in grads]], _run_on_arrays)
+        arrays = program.run([*slots, *[None if g is None else g._data for g in grads]], run_on_arrays)
         return [None if a is None else like._wrap(np.asanyarray(a)) for a in arrays]
 
     def _asks(self, grads: Grads) -> bool:
@@ -221,8 +276,7 @@ class OpNode(Node):
         return any(slot not in numbers for slot in self._reads())
 
     def _reads(self) -> frozenset[int]:
-        wanted, present = tuple([e is not None for e in self.edges]), (True,) * len(self.out_types)
-        return self._program(wanted, present).reads
+        return self.program((True,) * len(self.out_types)).reads
 
     def _overwritten(self, slot: int) -> bool:
         assert self.ins is not None
@@ -329,7 +383,8 @@ def op_node(
     return cls(op, attrs, operands, types, edges, outs, out_types)
 
 
-def _run_on_arrays(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
+def run_on_arrays(op: Op, operands: tuple[object, ...], attrs: Attrs) -> Any:
+    """Run a step of a derivative on arrays."""
     if use.begun:
         if modes.watch is not None:
             modes.watch(op, operands, attrs)

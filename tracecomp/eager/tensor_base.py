@@ -82,6 +82,8 @@ class Node:
     source: Source | None = None
     origin: Origin | None = None
     _metadata: dict[Any, Any] | None = None
+    observed = False  # whether gradients that arrive were announced to be read or replaced
+    compiled = False  # whether machine code computed the results
     takes_nothing = False  # whether it runs when no gradient has arrived
     passes_on = False  # whether it replaces several nodes, of which only those with a gradient run
 
@@ -104,6 +106,10 @@ class Node:
 
     def release(self) -> None:
         """Let go of saved values."""
+
+    def form(self) -> Any:
+        """A hashable description of what ``backward`` computes, without the edges; None: only ``backward`` knows."""
+        return None
 
     def look(self) -> None:
         """See again which gradients to expect, where the tensor they are for has got other memory."""
@@ -143,6 +149,7 @@ class Node:
 
     def observe(self) -> None:
         """Announce that the gradients that arrive here will be read, or replaced."""
+        self.observed = True
 
     def hook_tensor(self, number: int, fn: Callable[..., object]) -> Handle:
         """Call ``fn`` on the gradient of result ``number``."""

@@ -92,7 +92,7 @@ def _trace(
             graph.add_output(value)
         else:
             found.append(None)
-    return _flatten(graph, found, len(ins) + len(results))
+    return flatten(graph, found, len(ins) + len(results))
 
 
 def pushforward(
@@ -137,14 +137,15 @@ def _transpose(
     for v in found:
         if v is not None:
             graph.add_output(v)
-    return _flatten(graph, found, len(graph.inputs))
+    return flatten(graph, found, len(graph.inputs))
 
 
 def _tensor_type(pair: ArrayType) -> TensorType:
     return TensorType(from_numpy_dtype(pair[0]), pair[1])
 
 
-def _flatten(graph: Graph, found: list[Value | None], values: int) -> Derivative:
+def flatten(graph: Graph, found: Sequence[Value | None], values: int) -> Derivative:
+    """The program that computes ``found``; the first ``values`` inputs of ``graph`` are operands and results."""
     slot = {i.value: n for n, i in enumerate(graph.inputs)}
     steps: list[Step] = []
     read: set[int] = set()

@@ -69,6 +69,17 @@ def _uniform_from(source: Generator | Stream, shape: Shape, dtype: DType) -> Ten
     return cast(prim.mul(prim.cast(_low_bits(source, shape, bits), dtype=float32), 2.0**-bits), dtype)
 
 
+def kept(shape: Shape, p: float, drawn: DType, dtype: DType) -> Tensor:
+    """Factors of ``dtype`` for dropout: 0 with probability ``p``, which numbers of type ``drawn`` decide, else
+    ``1 / (1 - p)``."""
+    return _drawn_from(None, _kept_from, _kept_at, 2 if drawn is float64 else 1, shape, p, drawn, dtype)
+
+
+def _kept_from(source: Generator | Stream, shape: Shape, p: float, drawn: DType, dtype: DType) -> Tensor:
+    mask = cast(prim.ge(_uniform_from(source, shape, drawn), p), dtype)
+    return mul(mask, 1.0 / (1.0 - p) if p < 1 else 0.0)
+
+
 def _low_bits(source: Generator | Stream, shape: Shape, count: int) -> Tensor:
     return prim.bitwise_and(source.bits(shape), (1 << count) - 1)
 
@@ -144,7 +155,7 @@ def _without_from(source: Generator | Stream, shape: Shape, weights: Tensor) -> 
 
 
 _uniform_at, _gaussian_at, _integers_at = _served(_uniform_from), _served(_gaussian_from), _served(_integers_from)
-_order_at, _below_at = _served(_order_from), _served(_below_from)
+_order_at, _below_at, _kept_at = _served(_order_from), _served(_below_from), _served(_kept_from)
 _with_at, _without_at = _served(_with_replacement_from), _served(_without_from)
 
 

@@ -20,6 +20,10 @@ from tracecomp.eager.modes import modes
 EVERY = 16
 """Calls between two inspections. Inspections that meet every shape of a loop compile more than helps: generating text
 over 16 lengths then took 1.6 times as long after 400 steps."""
+_FIRST = EVERY // 2
+"""Calls before the first inspection, and between the first and the second: they rarely meet a change of shapes."""
+_MOST_NEW = 8
+"""New kinds of calls in a row after which the calls inside are counted too."""
 MANY = 256
 """Most kinds of calls of one function that are counted."""
 
@@ -33,10 +37,26 @@ class Warm:
     ``tensors`` are the positions of tensors among the arguments. ``served`` are builtins for the tensors alone, by the
     other arguments. ``tracked`` serves calls whose results have a history, ``turned`` those with operands that are not
     row-major, if they can. ``put`` replaces this object as the callee. ``primitive``: the function is a single
-    operator. ``signed``: other arguments of some calls contain zeros, so equality is not identity.
+    operator. ``signed``: other arguments of some calls contain zeros, so equality is not identity. ``is_open``: it is
+    not compiled as a whole, so calls inside it are counted. Calls with numbers that a recording follows are never
+    served: to look one up is to read the number, which would hold the recording to its value.
     """
 
-    __slots__ = ("_left", "_put", "_seen", "primitive", "run", "served", "signed", "tensors", "tracked", "turned")
+    __slots__ = (
+        "_left",
+        "_never",
+        "_new",
+        "_put",
+        "_seen",
+        "is_open",
+        "primitive",
+        "run",
+        "served",
+        "signed",
+        "tensors",
+        "tracked",
+        "turned",
+    )  # fmt: skip
 
     def __init__(
         self, run: Run, signature: tuple[object, ...], put: Callable[[Run], None], primitive: bool = False
@@ -48,18 +68,32 @@ class Warm:
         self.tracked: Run | None = None
         self.turned: Run | None = None
         self.signed = False
+        self._never = not self.tensors or any(hasattr(kind, "__tracecomp_tensor__") for kind in signature)
+        self.is_open = self._never
         self._put = put
-        self._left = EVERY
+        self._left = _FIRST
+        self._new = 0
         self._seen: Counter[Any] = Counter()
 
     def __call__(self, *args: Any) -> Any:
         recorder = modes.recorder
         if recorder is not None:  # numbers among the arguments may be dynamic, and must not be read
             return recorder.unobserved(self.run, *args)
+        if modes.counted:  # the call around this one is compiled as a whole
+            return self._run(args)
         self._left -= 1
         if self._left <= 0:
-            self._left = EVERY
+            self._left = EVERY if self._seen else _FIRST
             self._look(args)
+        if self.is_open:
+            return self._run(args)
+        modes.counted = True
+        try:
+            return self._run(args)
+        finally:
+            modes.counted = False
+
+    def _run(self, args: tuple[Any, ...]) -> Any:
         if self.turned is not None:
             found = self.turned(args)
             if found is not None:
@@ -82,9 +116,9 @@ class Warm:
         return (self.statics(args), modes.grad, len({id(t) for t, _ in arrays}), *told)
 
     def _look(self, args: tuple[object, ...]) -> None:
-        statics = self.statics(args)
-        if not self.tensors:
+        if self._never:
             return
+        statics = self.statics(args)
         if any(map(has_zero, statics)):
             if any(map(has_negative_zero, statics)):
                 return  # it would match the zero of the other sign
@@ -93,6 +127,8 @@ class Warm:
         if len(self._seen) >= MANY:
             self._seen.clear()
         self._seen[kind] += 1
+        self._new = self._new + 1 if self._seen[kind] == 1 else 0
+        self.is_open = self.is_open or self._new >= _MOST_NEW
         if self._seen[kind] == 2 and not consider(self, args):
             self._seen[kind] = 1
 

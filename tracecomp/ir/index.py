@@ -158,6 +158,9 @@ class Index:
             return whole
         if rest.is_const:
             return whole + rest.const // divisor
+        if len(rest.terms) == 1 and isinstance(inner := rest.terms[0][0], FloorDiv) and rest.terms[0][1] == 1:
+            # x // a // b == x // (a * b), for negative numbers, too
+            return whole + (inner.index + rest.const * inner.divisor) // (inner.divisor * divisor)
         return whole + Index(((FloorDiv(rest, divisor), 1),))
 
     def __mod__(self, divisor: int) -> Index:

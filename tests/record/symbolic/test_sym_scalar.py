@@ -309,6 +309,23 @@ def test_an_argument_that_steers_python_makes_a_path_for_each_way() -> None:
     assert compiled(x, 2).tolist() == [0.0, 2.0, 4.0]  # an int is another call
 
 
+def test_numbers_of_frequent_eager_calls_are_not_read_in_recordings() -> None:
+    params = [nn.Parameter(torch.ones(3)) for _ in range(64)]
+    optimizer = torch.optim.ASGD(params, lr=0.1)  # its state begins eagerly, with the followed rate
+
+    @torch.compile
+    def step(x: Any) -> None:
+        sum((p * x).sum() for p in params).backward()
+        optimizer.step()
+
+    step(torch.ones(3))
+    background.finish()
+    compiled = torch.compile(lambda x, lam: x + lam)
+    for lam in (0.1, 0.2, 0.3, 0.4, 0.5):
+        assert compiled(torch.ones(3), lam).tolist() == (torch.ones(3) + lam).tolist()
+    assert compiled.recordings == 2
+
+
 def test_arguments_with_history_are_differentiated_with_the_number_of_their_call() -> None:
     compiled = torch.compile(lambda x, lam: (x**2 * lam).sum())
     for lam in (2.0, 3.0, 4.0, 5.0):

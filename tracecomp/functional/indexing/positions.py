@@ -58,7 +58,10 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Tensor | tuple[Tensor, 
     if input.ndim == 0:
         flat = true_positions(nonzero_mask(to_shape(input, (1,))))
         return (flat,) if as_tuple else create("full", value=0, shape=(flat.numel(), 0), dtype=int64)
-    found = mask_positions(nonzero_mask(input))
+    mask = nonzero_mask(input)
+    if modes.recorder is None and not use.begun and not as_tuple:
+        return wrap(np.ascontiguousarray(np.argwhere(mask._data)))
+    found = mask_positions(mask)
     if as_tuple:
         return tuple(found)
     return prim.concat(*(to_shape(p, (p.numel(), 1)) for p in found), axis=1)

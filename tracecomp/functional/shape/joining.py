@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.eager.aliasing import several_views
-from tracecomp.eager.device import contiguous_format
+from tracecomp.eager.device import contiguous_format, use
 from tracecomp.eager.modes import modes
 from tracecomp.eager.size import Size
 from tracecomp.eager.tensor import Tensor, wrap
@@ -19,7 +19,10 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, result_dtype
 from tracecomp.functional.publish import function, publish
 from tracecomp.functional.shape.shaping import cut_range, flatten, listed, select
+from tracecomp.ir.op import OPS
 from tracecomp.ir.types import broadcast_shapes
+
+_concat = OPS["concat"].impl
 
 
 def tensor_list(tensors: object, name: str) -> list[Tensor]:
@@ -43,7 +46,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Joined along an existing dimension, in the promoted dtype; 1-d empty tensors are skipped."""
     parts = tensor_list(tensors, "cat")
     if modes.recorder is None and type(dim) is int and _fit(parts, dim):
-        joined = prim.concat(*parts, axis=dim % parts[0].ndim)
+        axis = dim % parts[0].ndim
+        if parts[0].ndim < 4 and not _has_history(parts):
+            return wrap(_concat(*[x._data for x in parts], axis=axis))
+        joined = prim.concat(*parts, axis=axis)
         return joined if joined.ndim < 4 else copied(parts[0], joined, common_format(parts))
     dtype = result_dtype(*parts)
     # 1-d parts join whether they are empty or not, and a recording need not read their sizes.
@@ -68,6 +74,17 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     return joined if first.ndim < 4 else copied(first, joined, common_format(kept))
 
 
+def _are_alike(parts: list[Tensor]) -> bool:
+    """Whether all have one type and one shape."""
+    kind, shape = parts[0]._data.dtype, parts[0]._data.shape
+    return all(x._data.dtype is kind and x._data.shape == shape for x in parts)
+
+
+def _has_history(parts: list[Tensor]) -> bool:
+    """Whether joining these tensors makes a node, or something handles it, so that it is more than numpy's function."""
+    return bool(use.begun) or (modes.grad and any(x.requires_grad for x in parts))
+
+
 def _fit(parts: list[Tensor], dim: int) -> bool:
     """Whether all have one type and, except in ``dim``, one shape, so that there is nothing to decide."""
     first = parts[0]._data
@@ -89,6 +106,10 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape joined along a new dimension."""
     parts = tensor_list(tensors, "stack")
     axis = wrap_dim(dim, parts[0].ndim + 1)
+    if parts[0].ndim < 3 and modes.recorder is None and _are_alike(parts) and not _has_history(parts):
+        shape = parts[0]._data.shape
+        lifted_shape = (*shape[:axis], 1, *shape[axis:])
+        return wrap(_concat(*[x._data.reshape(lifted_shape) for x in parts], axis=axis))
     for i, x in enumerate(parts):
         if tuple(x.shape) != tuple(parts[0].shape):
             raise RuntimeError(

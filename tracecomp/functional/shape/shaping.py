@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base.user_warnings import warn_as_pytorch
-from tracecomp.eager.device import MemoryFormat
+from tracecomp.eager.device import MemoryFormat, use
 from tracecomp.eager.meta import contiguous
 from tracecomp.eager.modes import modes
-from tracecomp.eager.tensor import Tensor
+from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional.dims import Shape, Sizes, as_index, as_shape, infer_size, plain_shape, wrap_dim, wrap_dims
 from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.memory_formats import copied
@@ -435,6 +435,8 @@ def row_major(x: Tensor) -> Tensor:
     """``x``, or a copy in row-major memory that is part of the same computation."""
     if x._data.flags.c_contiguous:
         return x
+    if modes.recorder is None and not use.begun and not (modes.grad and x.requires_grad):
+        return wrap(contiguous(x._data))
     copied = prim.cast(x, dtype=x.dtype)
     copied._data = contiguous(copied._data)
     return copied

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from tracecomp.eager.modes import no_grad, scope
-from tracecomp.eager.tensor import Tensor
+import numpy as np
+
+from tracecomp.eager.device import use
+from tracecomp.eager.modes import modes, no_grad, scope
+from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.functional import names as T
+from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dtype_support import ALL, COMPLEX, FLOATS, NUMBERS
 from tracecomp.functional.promotion import common, is_half, rounded, wide
 from tracecomp.functional.publish import function
+from tracecomp.functional.sampling import kept
 from tracecomp.ir.types import int64, type_word
 from tracecomp.sparse.embedding import rows_with_sparse_gradient
 
@@ -130,6 +135,13 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """Integers -> int64 vectors with a 1 at that place, on a new last axis."""
     if tensor.dtype.name != "int64":
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    array = tensor._data
+    if modes.recorder is None and not use.begun and array.size and array.min() >= 0:
+        count = int(array.max()) + 1
+        if num_classes == -1 or count <= num_classes:
+            # Integers have no history, so numpy can compare at once.
+            places = np.arange(count if num_classes == -1 else num_classes)
+            return wrap((array[..., None] == places).astype(np.int64, order="C"))
     if num_classes == -1:
         if tensor.numel() == 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
@@ -286,8 +298,7 @@ def _drop(input: Tensor, shape: Any, p: float, training: bool, inplace: bool) ->
     if input.dtype.kind in ("int", "bool"):
         raise RuntimeError(f"result type Float can't be cast to the desired output type {type_word(input.dtype)}")
     with scope("dropout"):
-        mask = (T.rand(tuple(shape)) >= p).to(input.dtype)
-        factor = mask * (1.0 / (1.0 - p)) if p < 1 else mask * 0.0
+        factor = kept(tuple(shape), p, default_dtype(), input.dtype)
         return input.mul_(factor) if inplace else input * factor
 
 

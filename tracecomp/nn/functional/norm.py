@@ -211,7 +211,8 @@ def group_norm(
         members = channels // num_groups
         grouped = input.reshape(n, num_groups, members, math.prod(input.shape[2:]))
         x, _, _ = _standardize(wide(grouped), [2, 3], eps)
-        return rounded(_affine(x, weight, bias, (1, num_groups, members, 1)).reshape(*input.shape), input)
+        # Scaled last, so that the result is a new tensor, as in PyTorch, and not a view.
+        return rounded(_affine(x.reshape(*input.shape), weight, bias, (1, channels, *[1] * (input.ndim - 2))), input)
 
 
 @function(to="nn.functional", takes=NUMBERS)
