@@ -329,8 +329,8 @@ class Fuser:
             # A merge with a dependent may put a group in its own set; that bit is ignored.
             missing = group.ancestors & ~done & ~(1 << group.id)
             if missing:
-                # One of them suffices: once it is done, the next one is looked for.
-                waiting.setdefault((missing & -missing).bit_length() - 1, []).append(group)
+                # One of them suffices. The latest, because most others are then done, too.
+                waiting.setdefault(missing.bit_length() - 1, []).append(group)
             else:
                 heappush(ready, (self.readers.order[group.nodes[-1]], group))
 
