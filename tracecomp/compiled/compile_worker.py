@@ -1,20 +1,19 @@
-"""The worker process of ``background``: it receives graphs as text, and sends back compiled programs."""
+"""The worker process of ``background``: it receives packed graphs, and sends back compiled programs."""
 
 from __future__ import annotations
 
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
 from tracecomp.base import config
 from tracecomp.compiled.backends import Native
-from tracecomp.ir.graph import Graph, Origin
-from tracecomp.ir.parser import parse_graph
-from tracecomp.ir.printer import is_literal, print_graph
+from tracecomp.ir.graph import Graph
+from tracecomp.ir.packed import PackedGraph, packed
 from tracecomp.passes.cost.machine import host
 from tracecomp.runtime import program_cache
 
@@ -28,14 +27,13 @@ NICE = 5
 
 @dataclass(frozen=True)
 class Request:
-    """A graph to compile, as text and with the origins of its nodes, and the other arguments of ``backends.Native``.
+    """A graph to compile, and the other arguments of ``backends.Native``.
 
     ``settings`` are those that change code, and the folder of the cache.
     """
 
     key: str
-    text: str
-    origins: tuple[Origin, ...]
+    graph: PackedGraph
     aliases: Mapping[int, int]
     frozen: Set[int]
     settings: Mapping[str, Any]
@@ -44,30 +42,9 @@ class Request:
     def of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> Request:
         """The request for ``graph`` under the current settings."""
         settings = {**dict(config.code_key()), "cache_dir": config.current().cache_dir}
-        text = print_graph(graph)
-        key = program_cache.key_of(graph, host(), aliases, frozen, text=text)
-        return Request(key, text, tuple(_origins(graph)), aliases, frozen, settings)
-
-    def graph(self) -> Graph:
-        """The graph again."""
-        graph, origins = parse_graph(self.text), iter(self.origins)
-        for node_of in _owners(graph):
-            node_of.origin.update((n, next(origins)) for n in node_of.nodes if not is_literal(n))
-        return graph
-
-
-def _owners(graph: Graph) -> Iterator[Graph]:
-    """``graph`` and the bodies in it, in the order of the text."""
-    yield graph
-    for node in graph.nodes:
-        for _, value in sorted(node.attrs.items()):
-            if isinstance(value, Graph):
-                yield from _owners(value)
-
-
-def _origins(graph: Graph) -> Iterator[Origin]:
-    for owner in _owners(graph):
-        yield from (owner.origin.get(node, Origin()) for node in owner.nodes if not is_literal(node))
+        form = packed(graph)
+        key = program_cache.key_of(graph, host(), aliases, frozen, form=form)
+        return Request(key, form, aliases, frozen, settings)
 
 
 @dataclass(frozen=True)
@@ -103,7 +80,7 @@ def _end_with(parent: int) -> None:
 
 def _answer(request: Request) -> Answer:
     with config.override(**request.settings):
-        graph = request.graph()
+        graph = request.graph.unpacked()
         if program_cache.key_of(graph, host(), request.aliases, request.frozen) != request.key:
             return Answer()
         try:

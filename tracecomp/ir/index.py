@@ -7,14 +7,17 @@ computed at run time (a loaded gather index). The explicit affine form shows str
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
-from typing import Any
+from typing import Any, NamedTuple
 
 from tracecomp.ir.immutable import immutable
 
 
-@immutable
-class Var:
-    """A loop variable, running over ``range(extent)``."""
+class Var(NamedTuple):
+    """A loop variable, running over ``range(extent)``.
+
+    A tuple, because compilation looks up variables more often than anything else: tuples are hashed without Python
+    code.
+    """
 
     name: str
     extent: int

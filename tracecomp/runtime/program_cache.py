@@ -25,7 +25,7 @@ import numpy as np
 
 from tracecomp.base import config
 from tracecomp.ir.graph import Graph
-from tracecomp.ir.printer import print_graph
+from tracecomp.ir.packed import PackedGraph, content, packed
 from tracecomp.runtime import compiler, object_cache
 from tracecomp.runtime.image import Image
 
@@ -74,12 +74,12 @@ def key_of(
     aliases: Mapping[int, int] | None = None,
     frozen: Set[int] = frozenset(),
     counted: bool = False,
-    text: str | None = None,
+    form: PackedGraph | None = None,
 ) -> str:
     """The key of the program of ``graph``, with schedules for ``machine``.
 
-    It includes source lines if a failed index check would name them. ``counted``: for any number of elements. ``text``
-    is the printed graph, if the caller has it.
+    It includes source lines if a failed index check would name them. ``counted``: for any number of elements. ``form``
+    is the packed graph, if the caller has it.
     """
     digest = hashlib.sha256()
     for i in graph.inputs:
@@ -89,7 +89,7 @@ def key_of(
     lines = [str(graph.origin[n].source) for n in checked]
     settings = (sorted((aliases or {}).items()), sorted(frozen), counted, config.code_key(), machine, _sources())
     return compiler.key_of(
-        repr((text or print_graph(graph), lines, digest.hexdigest(), settings)), compiler.host_target()
+        repr((content(form or packed(graph)), lines, digest.hexdigest(), settings)), compiler.host_target()
     )
 
 

@@ -56,10 +56,10 @@ def literal(elem: str, value: float | int) -> str:
     if elem == "i1":
         return "true" if value else "false"
     if elem[0] == "i":
-        bits = int(elem[1:])
         # Two's complement within the bits of the type, like numpy's constants.
-        wrapped = int(value) & ((1 << bits) - 1)
-        return str(wrapped - (1 << bits) if wrapped >> (bits - 1) else wrapped)
+        bits, number = INT_BITS.get(elem) or int(elem[1:]), int(value)
+        half = 1 << (bits - 1)
+        return str(number if -half <= number < half else (number + half) % (2 * half) - half)
     if elem == "half":
         return f"0xH{np.float16(value).view(np.uint16):04X}"
     with np.errstate(over="ignore"):

@@ -111,7 +111,7 @@ class Offsets:
         self._known: dict[object, tuple[Index, ...]] = {}
 
     def of(self, operand: Value, space: Space, broadcast: bool) -> list[ReadAt]:
-        """The reads of ``operand``, which has the node's shape or is broadcast to it, by a node with this space."""
+        """The reads of ``operand`` by a node with this space; ``broadcast``: the operand may have fewer axes."""
         views: list[object] = []
         source: Value | None = operand
         while source is not None and (node := source.node) and is_transparent(node, self.materialized_views):
@@ -135,8 +135,9 @@ class Offsets:
 
 
 def reads_of(value: Value, inside: Set[Node], materialized_views: MaterializedViews) -> list[ReadAt]:
-    """The reads on which an element of ``value`` depends. Nodes ``inside`` are evaluated wherever their results are
-    read, and views are followed.
+    """Return the reads on which an element of ``value`` depends.
+
+    Nodes ``inside`` are evaluated wherever their results are read, and views are followed.
     """
     flat = index(Var("t", value.type.numel)) if value.type.numel != 1 else Index()
     found: list[ReadAt] = []
@@ -145,7 +146,7 @@ def reads_of(value: Value, inside: Set[Node], materialized_views: MaterializedVi
 
 
 def is_aligned(value: Value, target: Value, reads: Sequence[ReadAt]) -> bool:
-    """Whether each element of ``value``, which depends on ``reads``, needs only the same element of ``target``."""
+    """Whether each element of ``value`` reads at most the same element of ``target``. ``reads`` are its reads."""
     flat = index(Var("t", value.type.numel)) if value.type.numel != 1 else Index()
     # Offsets are normal forms, so equal offsets address the same element at every position. Unequal ones may still be
     # equal, and the answer is then no, which only loses a fusion.

@@ -14,6 +14,7 @@ contraction before them are epilogue fusion.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from heapq import heappop, heappush
 from itertools import pairwise
 
 from tracecomp.ir.graph import Graph, Node, Value
@@ -320,16 +321,29 @@ class Fuser:
     def _ordered(self) -> list[Group]:
         """Groups after those they read; among ready ones, by the position of their last node in the graph."""
         # By the last node: a group made long by merges comes where it is complete, near its readers.
-        remaining = sorted(self.groups.values(), key=lambda g: self.readers.order[g.nodes[-1]])
-        done, ordered = 0, []
-        while remaining:
+        ready: list[tuple[int, Group]] = []
+        waiting: dict[int, list[Group]] = {}  # by the number of a group that has to run before
+        done, ordered = 0, list[Group]()
+
+        def admit(group: Group) -> None:
             # A merge with a dependent may put a group in its own set; that bit is ignored.
-            ready = next((g for g in remaining if g.ancestors & ~done & ~(1 << g.id) == 0), None)
-            if ready is None:
-                raise AssertionError("kernel groups depend on each other in a cycle")
-            ordered.append(ready)
-            remaining.remove(ready)
-            done |= 1 << ready.id
+            missing = group.ancestors & ~done & ~(1 << group.id)
+            if missing:
+                # One of them suffices. The latest, because most others are then done, too.
+                waiting.setdefault(missing.bit_length() - 1, []).append(group)
+            else:
+                heappush(ready, (self.readers.order[group.nodes[-1]], group))
+
+        for group in self.groups.values():
+            admit(group)
+        while ready:
+            _, group = heappop(ready)
+            ordered.append(group)
+            done |= 1 << group.id
+            for reader in waiting.pop(group.id, ()):
+                admit(reader)
+        if waiting:
+            raise AssertionError("kernel groups depend on each other in a cycle")
         return ordered
 
 

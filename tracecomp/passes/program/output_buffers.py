@@ -149,7 +149,7 @@ class _Search:
         return all(is_aligned(v, target, self._reads_of(v, inside)) for v in self.partition.stored[group])
 
     def _reads_of(self, value: Value, inside: Set[Node]) -> list[ReadAt]:
-        """The reads on which a result of the kernel with the nodes ``inside`` depends, found once for its operands."""
+        """The reads of a result of the kernel with the nodes ``inside``, found once for all its operands."""
         reads = self.dependences.get(value)
         if reads is None:
             reads = self.dependences[value] = reads_of(value, inside, self.partition.materialized_views)
