@@ -137,15 +137,20 @@ def pictured(v: Any, names: dict[int, str]) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:graph break", "ignore:.*runs as Python")
+@pytest.mark.parametrize("lasting", [1, 4], ids=["", "lasting"])  # after so many calls, another one is found
 @pytest.mark.parametrize("use", USES, ids=lambda u: u.__name__)
 @pytest.mark.parametrize("name", MAKE)
-def test_calls_use_the_containers_that_they_are_given(name: str, use: Callable[..., Any]) -> None:
+def test_calls_use_the_containers_that_they_are_given(name: str, use: Callable[..., Any], lasting: int) -> None:
     global FOUND
     make, compiled, alive = MAKE[name], torch.compile(use), []
-    for pattern in ("ab", "ab", "aa", "ab", "aa", "fb", "ff", "ab", "fb", "aa"):
+    lasts: dict[Any, Any] = {}
+    patterns = ["ab", "ab", "aa", "ab", "aa", "fb", "ff", "ab", "fb", "aa", "ab", "ab", "fb", "ab"]
+    for n, pattern in enumerate(patterns):
         told = []
         for f in (compiled, use):
-            a, b, found, owner = make(), make(), make(), Owner()
+            if n % lasting == 0:
+                lasts[f] = make()
+            a, b, found, owner = make(), make(), lasts[f], Owner()
             FOUND = owner.found = found
             named = {"a": a, "b": b, "f": found}
             alive.append(named)
