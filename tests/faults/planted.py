@@ -180,9 +180,9 @@ def _memory() -> list[Fault]:
         return Fault(room, program, Edit(f"passes.{where}", old, new), stages, lines)
 
     return [
-        memory("program.arena:plan_arena", "last < life.first or", "last <= life.first or", "chains", ("arena",), *products,
+        memory("program.arena:_Placed.lowest", "last >= life.first", "last > life.first", "chains", ("arena",), *products,
                room="memory plan"),
-        memory("program.arena:plan_arena", "start = max(start, high)", "start = max(start, low)", "chains", ("arena",),
+        memory("program.arena:_Placed.lowest", "accumulate(high[alive])", "accumulate(low[alive])", "chains", ("arena",),
                *products, room="memory plan"),
         memory("program.arena:plan_arena", "size = max(size, start + need)", "size = max(size, need)", "chains",
                ("arena",), *products, room="memory plan"),
@@ -347,7 +347,7 @@ def _calls() -> list[Fault]:
               ("dynamic sizes",), ("over rows",)),
         Fault("dynamic sizes", "dynamic", Edit("record.dynamic_shapes.rules:_contract", "x.dtype.python(0)", "x.dtype.python(1)"),
               ("dynamic sizes",), ("against rows",)),
-        Fault("cache", "flagged", Edit("runtime.program_cache:key_of", "print_graph(graph), lines", "__import__('re').sub('[0-9.]+:f32', '', print_graph(graph)), lines"),
+        Fault("cache", "flagged", Edit("runtime.program_cache:key_of", "content(form or packed(graph)), lines", "__import__('re').sub(r\"b'[^']*'\", '', content(form or packed(graph))), lines"),
               ("cache",), ("simple flag", "doubled", "tripled")),
     ]  # fmt: skip
 

@@ -108,7 +108,7 @@ def _fusion() -> list[Fault]:
         fusion("donation", "program.output_buffers:_Search._may_overwrite", "if target in self.shown:", "if False:", "overwritten_and_returned", "old contents", "doubled over them"),
         fusion("donation", "program.output_buffers:_Search.copies", "return [*found, *last]", "return [*last, *found]", "moved_on", "old state", "new state"),
         fusion("donation", "program.output_buffers:_changes_in_place", "all(buffer_of(v) is not target for v in others)", "True", "rows_onto_rows", "rows added to themselves"),
-        fusion("memory plan", "program.arena:plan_arena", "life.last < first", "life.last <= first", "alive_together", "first alive", "second alive", "third alive", "all alive", stages=("arena", "kernels", "native")),
+        fusion("memory plan", "program.arena:_Placed.lowest", "first <= life.last", "first < life.last", "alive_together", "first alive", "second alive", "third alive", "all alive", stages=("arena", "kernels", "native")),
         fusion("memory plan", "program.lower:_block_bytes", "max(f.nbytes", "min(f.nbytes", "two_bodies", "large body", "one of two bodies", "before two bodies", "after two bodies", stages=("arena", "kernels", "native")),
         fusion("schedule", "nests.peeling:fold", "return call.args[1] if a.value", "return call.args[1] if not a.value", "padded_row", "rows padded"),
     ]  # fmt: skip

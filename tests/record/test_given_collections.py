@@ -137,7 +137,7 @@ def pictured(v: Any, names: dict[int, str]) -> Any:
 
 
 @pytest.mark.filterwarnings("ignore:graph break", "ignore:.*runs as Python")
-@pytest.mark.parametrize("lasting", [1, 4], ids=["", "lasting"])  # after so many calls, another one is found
+@pytest.mark.parametrize("lasting", [1, 4], ids=["", "lasting"])  # calls that find one container
 @pytest.mark.parametrize("use", USES, ids=lambda u: u.__name__)
 @pytest.mark.parametrize("name", MAKE)
 def test_calls_use_the_containers_that_they_are_given(name: str, use: Callable[..., Any], lasting: int) -> None:
