@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
+import textwrap
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -248,3 +251,21 @@ def test_names_that_are_not_read_are_not_held() -> None:
 
 def test_caches_can_be_inspected() -> None:
     assert caches_are_known()
+
+
+def test_objects_that_end_when_python_exits_are_no_news() -> None:
+    program = textwrap.dedent("""
+        import re  # it is cleared after the modules of the library
+        import tracecomp as torch
+
+        class Box:
+            k = 2.0
+
+        re.box = Box()
+        compiled = re.compiled = torch.compile(lambda x: x * re.box.k)
+        for _ in range(3):
+            compiled(torch.ones(2))
+        print(compiled.recordings)
+    """)
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert (run.stdout, run.stderr) == ("1\n", "")

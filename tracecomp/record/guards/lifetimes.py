@@ -7,6 +7,7 @@ that.
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -71,8 +72,9 @@ class _End:
         self._lifetimes = weakref.ref(lifetimes)
         self._key = key
 
-    def __call__(self, ref: object) -> None:
-        lifetimes = self._lifetimes()
+    def __call__(self, ref: object, is_exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        # When Python exits, modules lose their globals, on which the watchers depend.
+        lifetimes = None if is_exiting() else self._lifetimes()
         if lifetimes is not None:
             lifetimes.end(self._key)
 
