@@ -44,6 +44,7 @@ OWN: dict[str, dict[str, Any]] = {
     "deepseek_v2": {"head_dim": 4, "num_key_value_heads": 4, "num_experts_per_tok": 2, "topk_method": "greedy"},
     "deepseek_v3": {"head_dim": 4, "num_key_value_heads": 4},  # of the rotated part
     **{name: {"sliding_window": POSITIONS} for name in ("gemma2", "gemma3_text", "exaone4")},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
     "llava": {
         "text_config": {**_TEXT, "model_type": "llama"},
         "vision_config": {**_PICTURE, "model_type": "clip_vision_model"}, "image_token_index": 59,
