@@ -18,7 +18,7 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
-from tracecomp.compiled import hot_modules
+from tracecomp.compiled import call_dispatch, hot_modules
 from tracecomp.compiled.hot_modules import AFTER, jit
 
 STEPS = 3 * AFTER
@@ -134,6 +134,8 @@ def test_what_no_graph_can_hold_stays_eager_without_a_word() -> None:
         for n in range(40):
             x = torch.full((2,), n / 3.0)
             assert net(x).tolist() == plain.forward(x).tolist()
+    (called,) = [c for c in call_dispatch._all if c.fn == net._call_impl]
+    assert called.eager_because is not None and called.parts is None
 
 
 def test_errors_are_those_of_the_module() -> None:

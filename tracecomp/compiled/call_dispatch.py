@@ -308,15 +308,15 @@ class CallDispatcher:
             raise CaptureError(str(reason))
         if logs.wanted("breaks"):
             logs.log("breaks", f"{self._name}: {reason}")
-        parts = Parts(self.fn, frozenset() if self.whole else why.lines, str(reason), self._alike())
-        if parts.found:
+        parts = None if self.whole else Parts(self.fn, why.lines, str(reason), self._alike())
+        if parts is not None and parts.found:
             self.parts = parts
         else:
             self.eager_because = str(reason)
         self._chain.clear()
         self.entries = []
         if not self.quiet:
-            how = "as Python between compiled parts" if parts.found else "eagerly, without compiled code"
+            how = "as Python between compiled parts" if self.parts is not None else "eagerly, without compiled code"
             cause = f"graph break in {self._name}: {reason.cause}"
             warn_user(cause, f"Its calls now run {how}, which is slower", reason.advice, fn=self.fn)
 
