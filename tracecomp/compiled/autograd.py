@@ -128,6 +128,11 @@ class CompiledNode(Node):
             self.history = []
 
     def backward(self, grads: Grads) -> Grads:
+        """Run the compiled backward graph if it gives the sums of eager mode, in its order.
+
+        Otherwise the nodes inside run one by one: if the gradients are differentiated, if some have arrived already, or
+        if an input leads to results with and without gradients.
+        """
         self.last = present = {k for k, g in enumerate(grads) if g is not None}
         if self.freed and not self.apart:
             freeing = self.split.history.freeing

@@ -182,6 +182,10 @@ def _parts(
     value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | None, every: bool,
     within: Callable[[Any], bool] | None,
 ) -> Any:  # fmt: skip
+    """``flatten`` of a value that may have structure: one branch for each kind, the most frequent first.
+
+    Containers that a call may change are listed, so that guards can see which of them are one object.
+    """
     kind = type(value)
     if kind in _SEQUENCES:
         if kind is list and type(leaves) is CallLeaves:
