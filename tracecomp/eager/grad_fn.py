@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -107,9 +107,14 @@ def _stays(x: Any) -> bool:
 
 
 class ProgramNode(Node):
-    """A node whose derivative is a program on saved values, which can become part of a larger one."""
+    """A node whose derivative is a program on saved values, which can become part of a larger one.
+
+    ``sums`` numbers the edges whose gradient is a sum of several that eager mode adds one by one to what has arrived.
+    """
 
     __slots__ = ()
+
+    sums: Set[int] = frozenset()
 
     def program(self, present: tuple[bool, ...]) -> Derivative:
         """The gradients of operands with edges, from those of the results that are ``present``."""

@@ -26,6 +26,7 @@ from tracecomp.record.backward.reach import history_of
 from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
+from tracecomp.record.traced_value import Look
 
 _MOVED = BreakReason("changes the shape or memory of the base of a returned view", Section.MEMORY)
 
@@ -220,7 +221,7 @@ class Results:
         """Whether ``t`` needs no base."""
         seen = self._recorder.values.look(t)
         if seen is None or seen.step is None or t._grad is not None or t.requires_grad:
-            return seen is None
+            return seen is None or _is_ended(seen, t)
         if t._unwritable is not None and not t._quiet:
             return False
         root, _ = self._recorder.values.root(t)
@@ -348,6 +349,11 @@ def _followed(t: Tensor) -> Tensor | None:
 def _follows(t: Tensor) -> bool:
     """Whether ``t`` is a view that was made while gradients were enabled, and so has the history of its base."""
     return t._linked and not t._quiet
+
+
+def _is_ended(seen: Look, t: Tensor) -> bool:
+    """Whether ``t`` was made as a view of memory that nothing else refers to, and is none any more."""
+    return seen.step is not None and not t._linked and t._source is None
 
 
 def _address(array: Array) -> int:
