@@ -128,7 +128,7 @@ def _memory(t: Any) -> int:
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("op", OPERATORS, ids=label)
 def test_results_have_new_memory_where_those_of_torch_have(op: Any) -> None:
-    """A write to a result must not change an operand; results in new memory are no views, which may refuse writes."""
+    """A write to a result must not change an operand; results in new memory are not views, which may refuse writes."""
     fn, dtype = function(op.name, op.variant_test_name), torch.float32
     if fn is None or not takes(op, dtype) or op.name == "resize_":  # it changes a clone, made by ``function``
         return

@@ -109,7 +109,7 @@ def _stays(x: Any) -> bool:
 class ProgramNode(Node):
     """A node whose derivative is a program on saved values, which can become part of a larger one.
 
-    ``sums`` numbers the edges whose gradient is a sum of several that eager mode adds one by one to what has arrived.
+    ``sums`` numbers the edges with several gradients, which eager mode adds one by one to an earlier one.
     """
 
     __slots__ = ()

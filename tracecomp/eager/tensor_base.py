@@ -295,7 +295,7 @@ def base_of(view: TensorBase) -> TensorBase:
 
 
 def end_view(view: TensorBase) -> None:
-    """Make ``view`` a tensor that is no view: nothing else refers to its base."""
+    """Make ``view`` a tensor that is not a view: nothing else refers to its base."""
     view._base, view._chain, view._linked, view._quiet, view._unwritable = None, (), False, False, None
 
 

@@ -415,7 +415,7 @@ def _scoped(fn: Callable[..., object], name: str) -> Callable[..., Any]:
 
 
 def _without_views(run: Callable[..., Any], name: str) -> Callable[..., Any]:
-    """``run``; results that are views of memory that it made are no views for its caller."""
+    """``run``; results that are views of memory that it made stop being views."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
         result = run(*args, **kwargs)
@@ -433,7 +433,7 @@ def _without_views(run: Callable[..., Any], name: str) -> Callable[..., Any]:
 
 
 def _end_views(views: list[Tensor], args: tuple[object, ...]) -> None:
-    """Make views of tensors other than operands' memory tensors of their own."""
+    """Let views of memory other than that of ``args`` stop being views."""
     given = [x for arg in args for x in (arg if isinstance(arg, list | tuple) else (arg,))]
     if not all(type(x) in PLAIN or isinstance(x, tuple) for x in given):
         return  # objects may hold tensors
