@@ -311,8 +311,7 @@ class Plan:
             kept.outputs = outputs
             again = self.differentiable if sizes is None else None
             node = CompiledNode(partial(self.derivative, sizes), again, recording.split, leaves, kept, sizes)
-        settle = None if self.sized is None else partial(self.sized.settle, leaves)
-        builder = Builder(leaves, outputs, node, settle, given)
+        builder = Builder(leaves, outputs, node, sizes, given)
         for binding, root in recording.rebased:
             builder.rebase(tensor_of(binding, leaves), root)
         for holder, new in recording.grads:

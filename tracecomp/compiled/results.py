@@ -32,29 +32,30 @@ from tracecomp.record.results import (
     Plain,
     Result,
     Seen,
+    SizeResult,
     bottom,
     lowest,
 )
+from tracecomp.record.symbolic.sym_int import settled
 
 Array = np.ndarray[Any, Any]
-Attrs = dict[str, Any]
 
 
 class Builder:
     """Makes the results of one call. ``node`` is the history of its differentiable results.
 
-    ``settle`` gives the attributes of a view for the sizes of this call, ``given`` is what the call was given.
+    ``sizes`` are those of this call, if it may have others than the recorded one; ``given`` is what it was given.
     """
 
     def __init__(
         self, leaves: Leaves, outputs: Sequence[Array] | Mapping[int, Array],
         node: CompiledNode | None = None,
-        settle: Callable[[Attrs], Attrs] | None = None, given: tuple[tuple[Any, ...], dict[str, Any]] = ((), {}),
+        sizes: Sequence[int] | None = None, given: tuple[tuple[Any, ...], dict[str, Any]] = ((), {}),
     ) -> None:  # fmt: skip
         self._leaves = leaves
         self._outputs = outputs
         self._node = node
-        self._settle = settle
+        self._sizes = sizes
         self._given = given
         self._made: dict[int, Tensor] = {}
         self._containers: dict[int, Any] = {}
@@ -87,6 +88,8 @@ class Builder:
             return r.value.copy() if isinstance(r.value, np.ndarray) else r.value
         if isinstance(r, Passed):
             return self._leaves[r.number]
+        if isinstance(r, SizeResult):
+            return r.at(self._sizes)
         if isinstance(r, Followed):
             return self._outputs[r.number].item()
         return self.tensor(r)
@@ -150,8 +153,7 @@ class Builder:
             t = Tensor._wrap(np.ndarray(shape, dtype, self._outputs[bottom(r).number], offset, strides))
             attach(t, of, r.steps, r.follows)
         else:
-            settle = self._settle
-            steps = r.steps if settle is None else [(op, settle(attrs)) for op, attrs in r.steps]
+            steps = [(op, settled(attrs, self._sizes)) for op, attrs in r.steps]
             # A view that cannot take its base's history gets none here: asking for it is an error.
             t = _view(of, steps, r.follows and not (r.history is not None and r.history.refused))
             t._quiet, t._unwritable = not r.follows, of._unwritable if r.follows else t._unwritable

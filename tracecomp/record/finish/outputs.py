@@ -16,7 +16,7 @@ from tracecomp.record.finish.left_objects import built_by_call
 from tracecomp.record.guards.visibility import is_container
 from tracecomp.record.pytree import flatten
 from tracecomp.record.recording import Rebound, Repeated, SeenValue
-from tracecomp.record.results import Common, Followed, Found, Passed, Plain, Result
+from tracecomp.record.results import Common, Followed, Found, Passed, Plain, Result, SizeResult
 from tracecomp.record.symbolic.sym_int import SymInt
 from tracecomp.record.symbolic.sym_scalar import SymScalar
 
@@ -85,7 +85,9 @@ class _ResultMaker:
 
     def __call__(self, v: Any) -> Result:
         draft, recorder, known = self.draft, self.draft.recorder, self.draft.observer.known
-        if type(v) in (SymScalar, SymInt):
+        if type(v) is SymInt:
+            return SizeResult(v.form, v.value)
+        if type(v) is SymScalar:
             return Followed(draft.outputs.add(recorder.value(v.tensor), f"n{len(draft.outputs.all)}", "result"))
         if is_container(v) and id(v) in draft.sources.numbers:
             return Passed(draft.sources.numbers[id(v)])
