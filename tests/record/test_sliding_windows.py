@@ -133,3 +133,25 @@ def test_sizes_among_results(result: Callable[[int], Any]) -> None:
         assert torch.equal(ours, eager) and number == other
         assert repr(number) == repr(other)
     assert compiled.recordings == 2
+
+
+@pytest.mark.parametrize("kind", [float, bool, lambda n: n + 2**70])
+def test_a_count_may_be_a_number_of_another_kind(kind: Callable[[int], Any]) -> None:
+    """Only integers can be sizes, also where earlier calls have had some."""
+
+    class Rows:
+        def __init__(self, count: Any) -> None:
+            self.rows, self.count = torch.ones(5, 4), count
+
+    def program(x: Any, o: Any) -> Any:
+        o.rows = torch.cat([o.rows, x])
+        o.count = o.count + x.shape[0]
+        return o.rows.sum(0) * (o.count if o.count < 100 else 0.5)
+
+    compiled = torch.compile(program)
+    for count in (5, 5, kind(5), kind(5), 5):
+        ours, eager = Rows(count), Rows(count)
+        for _ in range(4):
+            x = torch.ones(1, 4)
+            assert torch.equal(compiled(x, ours), program(x, eager))
+            assert state(ours) == state(eager)
