@@ -22,7 +22,6 @@ from tracecomp.record.recording import Repeated
 from tracecomp.record.results import (
     PLAIN,
     Common,
-    Followed,
     Found,
     Given,
     Held,
@@ -63,7 +62,7 @@ class Builder:
 
     def effect(self, e: Repeated) -> Callable[[], object]:
         """Make all that an effect needs, and return a function that repeats it."""
-        args = self.values(e.structure, e.results)
+        args = [self.value(r) for r in e.results] if e.flat else self.values(e.structure, e.results)
         return partial(e.apply, *args) if e.owner is None else partial(e.apply, self._located(e.owner), *args)
 
     def _located(self, read: Read) -> Any:
@@ -79,20 +78,21 @@ class Builder:
 
     def value(self, r: Result) -> Any:
         """Build the call's value for ``r``: one object for each tensor, and for each container."""
+        if isinstance(r, Plain):
+            return r.value.copy() if isinstance(r.value, np.ndarray) else r.value
+        if isinstance(r, Made | Seen | Given):
+            found = self._made.get(id(r))
+            return self.tensor(r) if found is None else found
+        if isinstance(r, Found):
+            return self._located(r.read)
         if isinstance(r, Common):
             found = self._containers.get(id(r))
             return self._common(r) if found is None else found
-        if isinstance(r, Found):
-            return self._located(r.read)
-        if isinstance(r, Plain):
-            return r.value.copy() if isinstance(r.value, np.ndarray) else r.value
         if isinstance(r, Passed):
             return self._leaves[r.number]
         if isinstance(r, SizeResult):
             return r.at(self._sizes)
-        if isinstance(r, Followed):
-            return self._outputs[r.number].item()
-        return self.tensor(r)
+        return self._outputs[r.number].item()
 
     def _common(self, r: Common) -> Any:
         if not r.holds_itself:
@@ -104,7 +104,12 @@ class Builder:
 
     def tensor(self, r: Held) -> Tensor:
         """The tensor of ``r``."""
-        path = [r]
+        if not isinstance(r, Seen):
+            found = self._made.get(id(r))
+            if found is None:
+                found = self._made[id(r)] = self._new(r)
+            return found
+        path: list[Held] = [r]
         while isinstance(last := path[-1], Seen) and id(last) not in self._made:
             path.append(last.of)
         for x in reversed(path):

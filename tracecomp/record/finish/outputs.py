@@ -14,7 +14,7 @@ from tracecomp.record.caught_errors import node_may_raise
 from tracecomp.record.finish.draft import Draft
 from tracecomp.record.finish.left_objects import built_by_call
 from tracecomp.record.guards.visibility import is_container
-from tracecomp.record.pytree import flatten
+from tracecomp.record.pytree import LEAF, flatten
 from tracecomp.record.recording import Rebound, Repeated, SeenValue
 from tracecomp.record.results import Common, Followed, Found, Passed, Plain, Result, SizeResult
 from tracecomp.record.symbolic.sym_int import SymInt
@@ -25,9 +25,9 @@ def add_results(draft: Draft) -> None:
     """Represent what the call returns, stores by effects, and leaves in places."""
     result = _ResultMaker(draft)
     draft.results = [result(v) for v in draft.value.leaves]
-    draft.repeats = [
-        Repeated(e.apply, e.owner, kept.structure, list(map(result, kept.leaves))) for e, kept in draft.effects
-    ]
+    for e, kept in draft.effects:
+        flat = kept.structure == (tuple, *(LEAF,) * len(kept.leaves))
+        draft.repeats.append(Repeated(e.apply, e.owner, kept.structure, list(map(result, kept.leaves)), flat))
     draft.rebound = _rebound(draft, result)
 
 
