@@ -17,7 +17,7 @@ from importlib import import_module
 from typing import Any
 
 MAGIC = b"\x93TCP\r\n\x1a\n"  # no text, and damaged by whoever converts the ends of lines
-FORMAT = 3
+FORMAT = 4
 ALIGNMENT = 64
 HERE = "this machine"
 """The level of code that was made for the machine it runs on."""

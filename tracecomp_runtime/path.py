@@ -104,7 +104,7 @@ class Path:
             "output": range(len(told["outputs"])), "value": range(len(told["outputs"])),
             "argument": range(len(self.arguments)), "state": state,
         }  # fmt: skip
-        wanted = [(kind, what) for kind, what, *_ in told["results"] if kind != "plain"]
+        wanted = [(kind, what) for kind, what, *_ in told["results"] if kind not in ("plain", "size")]
         made = [n for n, *_ in (*told["predicates"], *told["copies"])] + [n for _, n in told["new_gradients"]]
         wanted += [("output", n) for n in made] + [("state", name) for _, name in told["copies"]]
         for kind, what in wanted:
@@ -187,6 +187,8 @@ class Path:
         kind, what, axes, view = spec
         if kind == "plain":
             return what
+        if kind == "size":
+            return numbers([what], sizes)[0]
         if kind == "value":
             return outputs[what].item()
         where: Mapping[str, Any] = {"output": outputs, "argument": given, "state": self.owner.state}

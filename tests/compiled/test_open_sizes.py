@@ -130,6 +130,24 @@ def test_views_of_open_sizes_and_marked_arguments(tmp_path: Path, kind: str) -> 
         loaded(torch.randn(10, 4))
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("open", [False, True])
+def test_sizes_are_results_of_saved_programs(tmp_path: Path, kind: str, open: bool) -> None:
+    def fn(x: Any) -> Any:
+        rows, columns = x.shape
+        return {"twice": x * 2, "rows": rows, "half": [rows // 2, (rows * columns - 1, "text")]}
+
+    shapes = {"dynamic_shapes": {"x": {0: Dim("rows", min=2, max=9)}}} if open else {}
+    how = {"levels": BEST} if kind == "code" else {}
+    digest = torch.compile(fn).save(tmp_path / "f.tcp", torch.ones(6, 4), kind=kind, **shapes, **how)
+    loaded = torch.load_program(tmp_path / "f.tcp", digest=digest)
+    for n in (2, 6, 7) if open else (6,):
+        x = torch.randn(n, 4)
+        found, wanted = loaded(x), fn(x)
+        assert np.array_equal(found.pop("twice"), wanted.pop("twice"))
+        assert repr(found) == repr(wanted)
+
+
 @pytest.mark.slow
 def test_a_training_step_takes_batches_of_any_size_with_numpy_alone(tmp_path: Path) -> None:
     model = network()

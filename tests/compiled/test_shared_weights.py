@@ -38,6 +38,7 @@ def test_a_weight_that_numpy_gets_is_no_longer_packed(share: str, dynamic: bool)
     plans = [e.plan for e in compiled.entries if e.plan is not None]
     assert plans
     for plan, x in ((plan, x) for plan in plans for x in rows):
-        if plan.is_ready([x]):
-            _, seen = plan._runner(None if plan.sized is None else plan.sized.guard.sizes([x]))
+        sizes = None if plan.sized is None else plan.sized.guard.sizes([x])
+        if plan.is_ready(sizes):
+            _, seen = plan._runner(sizes)
             assert not any(memory is layer[0].weight._shared_storage().memory for memory in seen or ())

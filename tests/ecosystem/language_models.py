@@ -37,7 +37,8 @@ transformers, with random weights, batch 1. The columns:
   {tokens} tokens with one thread: the least of {requests}, on an AMD EPYC (Zen 4) that ran other programs too.
 
 While it is compiled, transformers computes the prompt of mamba and falcon_mamba by an associative scan instead of a
-loop. The last bits of their logits then differ from eager mode.
+loop. The last bits of their logits then differ from eager mode, unless `use_associative_scan` of their configuration is
+false.
 
 | architecture | forward | recordings | tokens: eager, PyTorch | first | ms: compiled, eager, PyTorch | stays eager |
 |---|---|---|---|---|---|---|

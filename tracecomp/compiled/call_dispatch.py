@@ -22,7 +22,7 @@ from tracecomp.compiled.native_call import call_code
 from tracecomp.compiled.parts import Parts
 from tracecomp.compiled.planning import Planner
 from tracecomp.compiled.recompile_policy import RecompilePolicy
-from tracecomp.compiled.replay import Arguments, Plan
+from tracecomp.compiled.replay import Arguments, CallSizes, Plan
 from tracecomp.compiled.sampled_verification import Verifier
 from tracecomp.eager.modes import asks_for_eager, modes
 from tracecomp.eager.tensor import Tensor
@@ -108,7 +108,7 @@ class CallDispatcher:
         reason = new = missed = None
         for entry in entries:
             recording = entry.recording
-            miss = recording.guards.miss(structure, leaves)
+            miss, sizes = entry.miss(structure, leaves)
             if miss is not None:
                 # The first whose arguments have the same structure tells more than that theirs is another.
                 if missed is None or (missed.guards.structure != structure and recording.guards.structure == structure):
@@ -119,12 +119,12 @@ class CallDispatcher:
             if policy.needs_inputs(entry):
                 reason = reason or "numbers it reads become inputs"
                 continue
-            if not entry.is_ready(leaves):
+            if not entry.is_ready(sizes):
                 if entry.job is None and not policy.allows_program(entries, entry):
                     return policy.budget.eagerly(self.fn, args, kwargs, entry.rent)
-                if (job := self._planner.awaited(entry, leaves)) is not None:
+                if (job := self._planner.awaited(entry, sizes)) is not None:
                     return self._meanwhile(job, args, kwargs)
-            held, found = self._run(entry, leaves, (args, kwargs))
+            held, found = self._run(entry, leaves, (args, kwargs), sizes)
             if held == len(recording.predicates):  # the call is done
                 self._fitted(entry, leaves)
                 return found
@@ -148,17 +148,17 @@ class CallDispatcher:
             raise CaptureError(str(BreakReason(cause, Section.STATE, "Pass its tensors")))
         return self.fn(*args, **kwargs)
 
-    def _run(self, entry: Entry, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
+    def _run(self, entry: Entry, leaves: Leaves, given: Arguments, sizes: CallSizes) -> tuple[int, Any]:
         """Call the plan of ``entry``, as one event if a profile is active."""
-        if not entry.is_ready(leaves):
+        if not entry.is_ready(sizes):
             with self._recompile.budget.spending():
-                self._plan(entry).prepare(leaves)
+                self._plan(entry).prepare(sizes)
         plan = self._plan(entry)
         if not profiler.watching():
-            return plan.call(leaves, given)
+            return plan.call(leaves, given, sizes)
         plan.prepare_timing()
         with profiler.record_function(f"compiled {self._name}"):
-            return plan.call(leaves, given)
+            return plan.call(leaves, given, sizes)
 
     def _meanwhile(self, job: Job, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
         """Make a call whose program is being compiled, or cannot be."""
@@ -190,20 +190,20 @@ class CallDispatcher:
 
         Its record is made again if that promises to be worth it.
         """
-        again = entry.wants_record()
-        if not again and self.entries and self.entries[0] is entry:
+        again, lost = entry.wants_record(), entry.wants_check()
+        if not (again or lost) and self.entries and self.entries[0] is entry:
             return
         with self._lock:
             self.entries = [entry, *(e for e in self.entries if e is not entry)]
-            code = call_code() if again and self.backend == "native" else None
-            if code is not None and entry.plan is not None and entry.plan.sized is None:
+            code = call_code() if (again or lost) and self.backend == "native" else None
+            if code is not None and again and entry.plan is not None and entry.plan.sized is None:
                 entry.write_record(leaves, code)
                 if self.__call__ == self._general:
                     self.__call__ = code.builtin(self._general, self._chain)
                 elif self._verifier is not None and self._verifier.run == self._general:
                     self._verifier.run = code.builtin(self._general, self._chain)
             if code is not None and entry.fast is None:
-                entry.watch_state(code)
+                entry.watch(leaves, code)
             self._relink()
 
     def _relink(self) -> None:

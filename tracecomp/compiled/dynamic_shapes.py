@@ -22,7 +22,7 @@ from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.recording import Sizes
 from tracecomp.record.size_forms import Box, Form
 from tracecomp.record.symbolic.sizes import LEAST
-from tracecomp.record.symbolic.sym_int import evaluated
+from tracecomp.record.symbolic.sym_int import SymInt
 from tracecomp_runtime.open_sizes import block_length
 
 Array = np.ndarray[Any, Any]
@@ -59,6 +59,22 @@ class _Planned:
     found: Instantiated
 
 
+class _GrownShapes:
+    """The shapes of outputs that depend on sizes. Outputs often share formulas, so each is evaluated once."""
+
+    def __init__(self, shapes: Mapping[int, tuple[Any, ...]]) -> None:
+        self._forms = list(dict.fromkeys(x.form for shape in shapes.values() for x in shape if type(x) is SymInt))
+        number = {form: k for k, form in enumerate(self._forms)}
+        self._axes = [
+            (n, [(number[x.form], 0) if type(x) is SymInt else (-1, x) for x in shape]) for n, shape in shapes.items()
+        ]
+
+    def at(self, sizes: Sequence[int]) -> list[tuple[int, tuple[int, ...]]]:
+        """The outputs with their shapes for ``sizes``."""
+        found = [form.at(sizes) for form in self._forms]
+        return [(n, tuple([found[k] if k >= 0 else extent for k, extent in axes])) for n, axes in self._axes]
+
+
 class SizedBackend:
     """A graph that knows its ``sizes``, compiled for boxes of them as calls come; ``run`` is that of ``at``."""
 
@@ -74,26 +90,31 @@ class SizedBackend:
         self._aliases = {out: i + before for out, i in aliases.items()}
         self._frozen = frozenset(i + before for i in _packed_inputs(graph, frozen))
         self._threads = threads
-        self._shapes = [sizes.shapes.get(o.value, o.value.shape) for o in graph.outputs]
-        self._grown = grown_outputs(graph, sizes)
+        self._shapes = _GrownShapes({n: sizes.shapes[graph.outputs[n].value] for n in grown_outputs(graph, sizes)})
         self._seen = [{r.value} for r in sizes.conditions.ranges]
         self.made: list[Made] = []
+        self._last: Made | None = None
         self._planned: _Planned | None = None
         self.reasons: dict[str, None] = {}
         self._lock = Lock()
 
     def has(self, sizes: Sequence[int]) -> bool:
         """Whether a program for these sizes was made."""
-        return any(m.serves(sizes) for m in self.made)
+        return self._serving(sizes) is not None
+
+    def _serving(self, sizes: Sequence[int]) -> Made | None:
+        last = self._last
+        if last is None or not last.serves(sizes):
+            last = self._last = next((m for m in self.made if m.serves(sizes)), None)
+        return last
 
     def at(self, sizes: Sequence[int]) -> SizedRun:
         """The runner of calls with these sizes."""
-        found = next((m for m in self.made if m.serves(sizes)), None)
+        found = self._serving(sizes)
         if found is None:
             with self._lock:
-                found = next((m for m in self.made if m.serves(sizes)), None) or self._new(sizes)
-        shapes = [(n, evaluated(self._shapes[n], sizes)) for n in self._grown]
-        return SizedRun(self.graph, found, sizes, shapes)
+                found = self._serving(sizes) or self._new(sizes)
+        return SizedRun(self.graph, found, sizes, self._shapes.at(sizes))
 
     def begin(self, name: str, sizes: Sequence[int]) -> background.Job | None:
         """Start to compile the program for these sizes in the background; None where it is better done in place."""

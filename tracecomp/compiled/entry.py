@@ -8,8 +8,9 @@ from typing import Any
 from tracecomp.compiled import background
 from tracecomp.compiled.background import Job
 from tracecomp.compiled.budget import Rent
+from tracecomp.compiled.call_checks import CallCheck
 from tracecomp.compiled.native_call import fast_record
-from tracecomp.compiled.replay import Plan, forward_of
+from tracecomp.compiled.replay import CallSizes, Plan, forward_of
 from tracecomp.compiled.state_rows import StateCheck
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording
@@ -34,6 +35,7 @@ class Entry:
     plan: Plan | None = None
     job: Job | None = None
     fast: tuple[Any, ...] | None = None
+    check: CallCheck | None = None
     rent: Rent = field(default_factory=Rent)
     native_calls: int = 0
     slow_calls: int = 0
@@ -46,15 +48,24 @@ class Entry:
         """Say whether its program is, or was, compiled in the background, and what calls did meanwhile."""
         return self.made if self.job is None else self.job.says
 
-    def is_ready(self, leaves: Leaves) -> bool:
-        """Whether a call that fits needs nothing compiled."""
-        return self.plan is not None and self.plan.is_ready(leaves)
+    def miss(self, structure: object, leaves: Leaves) -> tuple[str | None, CallSizes]:
+        """Why a call does not fit, or None when it does; and then the dynamic sizes of a program that has some."""
+        sizes = None if self.check is None else self.check(structure, leaves)
+        if sizes is not None:
+            return None, sizes if self.is_sized() else None
+        miss = self.recording.guards.miss(structure, leaves)
+        sized = None if self.plan is None else self.plan.sized
+        return miss, None if miss is not None or sized is None else sized.guard.sizes(leaves)
 
-    def begin(self, leaves: Leaves) -> Job | None:
+    def is_ready(self, sizes: CallSizes) -> bool:
+        """Whether a call that fits needs nothing compiled."""
+        return self.plan is not None and self.plan.is_ready(sizes)
+
+    def begin(self, sizes: CallSizes) -> Job | None:
         """Start to compile the program of a call in the background; None for one that is better compiled in place."""
         if self.plan is None:
             return background.begin(self.recording.graph.name, *forward_of(self.recording))
-        return self.plan.begin(leaves)
+        return self.plan.begin(sizes)
 
     def write_record(self, leaves: Leaves, code: Code) -> None:
         """Have native code serve calls like this one, which has just fitted the plan, if that is possible."""
@@ -64,13 +75,16 @@ class Entry:
         self.fast = fast_record(self.plan, leaves, code)
         self.drop_moved()  # an object may be gone meanwhile
 
-    def watch_state(self, code: Code) -> None:
-        """Compare the state outside in native code from now on, as far as possible."""
+    def watch(self, leaves: Leaves, code: Code) -> None:
+        """Compare calls and the state outside in native code from now on, as far as possible."""
         reads = self.recording.guards.reads
         if reads.natively is None:
             reads.natively = StateCheck(reads.lifetimes, code)
         if reads.natively.state == 0:
             reads.natively.update(reads.roots())
+        if self.check is None or self.check.is_due:
+            self.check = self.check or CallCheck(self.recording.guards, code)
+            self.check.update(leaves)
 
     def calls(self) -> int:
         """How many calls the recording has served."""
@@ -79,6 +93,10 @@ class Entry:
             self.native_calls += served
             self.recording.calls += served
         return self.recording.calls
+
+    def wants_check(self) -> bool:
+        """Whether to compare calls in native code again, now that a call has fitted that native code did not take."""
+        return self.check is not None and self.check.is_due
 
     def wants_record(self) -> bool:
         """Whether to make the native record again, now that Python has served a call.

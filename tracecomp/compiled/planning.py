@@ -12,9 +12,8 @@ from tracecomp.compiled.backends import BACKENDS, Make, where, with_settings
 from tracecomp.compiled.background import Job
 from tracecomp.compiled.entry import Entry
 from tracecomp.compiled.recompile_policy import RecompilePolicy
-from tracecomp.compiled.replay import Plan
+from tracecomp.compiled.replay import CallSizes, Plan
 from tracecomp.record.dynamic_shapes.generalize import Sized
-from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording
 from tracecomp.runtime.malloc import return_unused
 
@@ -51,15 +50,15 @@ class Planner:
         """A plan that serves more sizes than those of the recording."""
         return self._new(recording, sized)
 
-    def awaited(self, entry: Entry, leaves: Leaves) -> Job | None:
+    def awaited(self, entry: Entry, sizes: CallSizes) -> Job | None:
         """The job of the program for a call, which is not ready or has failed; None for a call that need not wait."""
         if self.waits:
             return None
         with self._lock:
             if not self.take(entry):
                 return entry.job
-            if entry.job is None and not entry.is_ready(leaves):
-                entry.job = where(self._settings, lambda: entry.begin(leaves))
+            if entry.job is None and not entry.is_ready(sizes):
+                entry.job = where(self._settings, lambda: entry.begin(sizes))
             return entry.job
 
     def take(self, entry: Entry) -> bool:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from sys import getrefcount
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -38,6 +38,8 @@ from tracecomp.runtime.result_pool import Spare, fits, kept_outputs
 
 Array = np.ndarray[Any, Any]
 Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+CallSizes: TypeAlias = tuple[int, ...] | None
+"""The dynamic sizes of a call; None for a program without any."""
 _new = Tensor._wrap
 
 
@@ -108,19 +110,19 @@ class Plan:
         reasons = dict.fromkeys(r for b in self.backends if isinstance(b, SizedBackend) for r in b.reasons)
         return "; ".join([f"runs for any size {self.sized.says}", *(f"static sizes: {r}" for r in reasons)])
 
-    def is_ready(self, leaves: Leaves) -> bool:
+    def is_ready(self, sizes: CallSizes) -> bool:
         """Whether there is a program for the sizes of a call."""
-        return self.sized is None or self.forward.has(self.sized.guard.sizes(leaves))  # type: ignore[union-attr]
+        return sizes is None or self.forward.has(sizes)  # type: ignore[union-attr]
 
-    def prepare(self, leaves: Leaves) -> None:
+    def prepare(self, sizes: CallSizes) -> None:
         """Make the program for the sizes of a call."""
-        if self.sized is not None:
-            self.program(self.sized.guard.sizes(leaves))
+        if sizes is not None:
+            self.program(sizes)
 
-    def begin(self, leaves: Leaves) -> Job | None:
+    def begin(self, sizes: CallSizes) -> Job | None:
         """Start to compile the program for the sizes of a call in the background."""
-        assert self.sized is not None and isinstance(self.forward, SizedBackend)
-        return self.forward.begin(self.recording.graph.name, self.sized.guard.sizes(leaves))
+        assert sizes is not None and isinstance(self.forward, SizedBackend)
+        return self.forward.begin(self.recording.graph.name, sizes)
 
     def make_begun(self) -> None:
         """Make the program that ``begin`` began."""
@@ -154,8 +156,8 @@ class Plan:
             self.again = self._compile(differentiable(self.recording.split, self.recording.graph.name))
         return self.again
 
-    def call(self, leaves: Leaves, given: Arguments = ((), {})) -> tuple[int, Any]:
-        """Run on argument ``leaves``: how many predicates held, and the results.
+    def call(self, leaves: Leaves, given: Arguments = ((), {}), sizes: CallSizes = None) -> tuple[int, Any]:
+        """Run on argument ``leaves``: how many predicates held, and the results. ``sizes`` are those that are dynamic.
 
         When a predicate does not hold, its value takes the place of the results, and nothing outside was written. If
         the program fails, the error takes their place, with -1, and nothing was written either.
@@ -163,11 +165,10 @@ class Plan:
         if self._checked:
             self.recording.guards.verify()
         with uninterrupted:  # state is as before the call or as after it, whenever Ctrl-C comes
-            return self._call(leaves, given)
+            return self._call(leaves, given, sizes)
 
-    def _call(self, leaves: Leaves, given: Arguments) -> tuple[int, Any]:
+    def _call(self, leaves: Leaves, given: Arguments, sizes: CallSizes) -> tuple[int, Any]:
         recording = self.recording
-        sizes = None if self.sized is None else self.sized.guard.sizes(leaves)
         arrays = self._arrays(leaves)
         outputs = self._outputs(arrays)
         kept = None if recording.split is None else self._keep(leaves, arrays)
@@ -311,8 +312,7 @@ class Plan:
             kept.outputs = outputs
             again = self.differentiable if sizes is None else None
             node = CompiledNode(partial(self.derivative, sizes), again, recording.split, leaves, kept, sizes)
-        settle = None if self.sized is None else partial(self.sized.settle, leaves)
-        builder = Builder(leaves, outputs, node, settle, given)
+        builder = Builder(leaves, outputs, node, sizes, given)
         for binding, root in recording.rebased:
             builder.rebase(tensor_of(binding, leaves), root)
         for holder, new in recording.grads:

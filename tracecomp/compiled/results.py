@@ -22,7 +22,6 @@ from tracecomp.record.recording import Repeated
 from tracecomp.record.results import (
     PLAIN,
     Common,
-    Followed,
     Found,
     Given,
     Held,
@@ -32,29 +31,30 @@ from tracecomp.record.results import (
     Plain,
     Result,
     Seen,
+    SizeResult,
     bottom,
     lowest,
 )
+from tracecomp.record.symbolic.sym_int import settled
 
 Array = np.ndarray[Any, Any]
-Attrs = dict[str, Any]
 
 
 class Builder:
     """Makes the results of one call. ``node`` is the history of its differentiable results.
 
-    ``settle`` gives the attributes of a view for the sizes of this call, ``given`` is what the call was given.
+    ``sizes`` are those of this call, if it may have others than the recorded one; ``given`` is what it was given.
     """
 
     def __init__(
         self, leaves: Leaves, outputs: Sequence[Array] | Mapping[int, Array],
         node: CompiledNode | None = None,
-        settle: Callable[[Attrs], Attrs] | None = None, given: tuple[tuple[Any, ...], dict[str, Any]] = ((), {}),
+        sizes: Sequence[int] | None = None, given: tuple[tuple[Any, ...], dict[str, Any]] = ((), {}),
     ) -> None:  # fmt: skip
         self._leaves = leaves
         self._outputs = outputs
         self._node = node
-        self._settle = settle
+        self._sizes = sizes
         self._given = given
         self._made: dict[int, Tensor] = {}
         self._containers: dict[int, Any] = {}
@@ -62,7 +62,7 @@ class Builder:
 
     def effect(self, e: Repeated) -> Callable[[], object]:
         """Make all that an effect needs, and return a function that repeats it."""
-        args = self.values(e.structure, e.results)
+        args = [self.value(r) for r in e.results] if e.flat else self.values(e.structure, e.results)
         return partial(e.apply, *args) if e.owner is None else partial(e.apply, self._located(e.owner), *args)
 
     def _located(self, read: Read) -> Any:
@@ -78,18 +78,21 @@ class Builder:
 
     def value(self, r: Result) -> Any:
         """Build the call's value for ``r``: one object for each tensor, and for each container."""
+        if isinstance(r, Plain):
+            return r.value.copy() if isinstance(r.value, np.ndarray) else r.value
+        if isinstance(r, Made | Seen | Given):
+            found = self._made.get(id(r))
+            return self.tensor(r) if found is None else found
+        if isinstance(r, Found):
+            return self._located(r.read)
         if isinstance(r, Common):
             found = self._containers.get(id(r))
             return self._common(r) if found is None else found
-        if isinstance(r, Found):
-            return self._located(r.read)
-        if isinstance(r, Plain):
-            return r.value.copy() if isinstance(r.value, np.ndarray) else r.value
         if isinstance(r, Passed):
             return self._leaves[r.number]
-        if isinstance(r, Followed):
-            return self._outputs[r.number].item()
-        return self.tensor(r)
+        if isinstance(r, SizeResult):
+            return r.at(self._sizes)
+        return self._outputs[r.number].item()
 
     def _common(self, r: Common) -> Any:
         if not r.holds_itself:
@@ -101,7 +104,12 @@ class Builder:
 
     def tensor(self, r: Held) -> Tensor:
         """The tensor of ``r``."""
-        path = [r]
+        if not isinstance(r, Seen):
+            found = self._made.get(id(r))
+            if found is None:
+                found = self._made[id(r)] = self._new(r)
+            return found
+        path: list[Held] = [r]
         while isinstance(last := path[-1], Seen) and id(last) not in self._made:
             path.append(last.of)
         for x in reversed(path):
@@ -150,8 +158,7 @@ class Builder:
             t = Tensor._wrap(np.ndarray(shape, dtype, self._outputs[bottom(r).number], offset, strides))
             attach(t, of, r.steps, r.follows)
         else:
-            settle = self._settle
-            steps = r.steps if settle is None else [(op, settle(attrs)) for op, attrs in r.steps]
+            steps = [(op, settled(attrs, self._sizes)) for op, attrs in r.steps]
             # A view that cannot take its base's history gets none here: asking for it is an error.
             t = _view(of, steps, r.follows and not (r.history is not None and r.history.refused))
             t._quiet, t._unwritable = not r.follows, of._unwritable if r.follows else t._unwritable

@@ -9,7 +9,7 @@ from types import FunctionType, MemberDescriptorType
 from typing import Any, NamedTuple, TypeAlias
 
 from tracecomp.codegen.calls.call_tables import CELL_CONTENTS, DICT_SIZE, DICT_VERSION, LIST_SIZE, TYPE
-from tracecomp.record.guards.class_versions import class_version_offset, field_offset
+from tracecomp.record.guards.class_versions import class_version_offset, field_offset, name_offset
 from tracecomp.record.guards.lifetimes import Lifetimes, holds_awaited, may_end
 from tracecomp.record.guards.lookup import inherited
 from tracecomp.record.guards.reads import Read
@@ -63,7 +63,7 @@ class StateRows:
                 return False
             row = (Held(owner), offset, word_at(owner, offset))
         else:
-            offset = field_offset(what) if isinstance(owner, FunctionType) else _slot(type(owner), what)
+            offset = _offset(owner, what)
             if offset is None or value is MISSING or holds_awaited(value):
                 return False
             row = (Held(owner), offset, 0 if value is None and word_at(owner, offset) == 0 else Held(value))
@@ -98,6 +98,13 @@ class StateRows:
                 self.add("elements", Held(value), 8 * n, Held(item))
             return True
         return type(value) in (dict, defaultdict, Counter) and self.word(value, "version", None)
+
+
+def _offset(owner: object, name: str) -> int | None:
+    """Offset of an attribute that is a word of its owner."""
+    if isinstance(owner, FunctionType):
+        return field_offset(name)
+    return name_offset(owner, name) if isinstance(owner, type) else _slot(type(owner), name)
 
 
 def _slot(kind: type, name: str) -> int | None:

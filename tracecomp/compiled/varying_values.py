@@ -118,7 +118,8 @@ class Learned:
             return None
         structure, leaves = flatten_call(args, kwargs)
         self.sizes.read_marks(leaves)
-        self.sizes.numbers(self.numbers.as_sizes(structure))
+        numbers = self.numbers.as_sizes(structure)
+        self.sizes.numbers({i for i in numbers if type(leaves[i]) is int and followed(leaves[i])})
         alike = [e.recording.guards for e in entries if e.recording.guards.structure == structure and not e.is_sized()]
         if any(guards.reads.asks_types for guards in alike):
             return None

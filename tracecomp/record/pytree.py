@@ -126,8 +126,12 @@ def flatten(value: Any, leaves: list[object], is_leaf: Callable[[Any], bool] | N
 
     Attributes in addition to the parts are included if programs have read them of arguments, or if ``every``.
     """
+    kind = type(value)
+    if is_leaf is None and not every and kind in _leaf_kinds and kind not in _read:
+        leaves.append(value)
+        return LEAF
     names = _additional(value, every)
-    if (not names and not is_varying(type(value))) or (is_leaf is not None and is_leaf(value)):
+    if (not names and not is_varying(kind)) or (is_leaf is not None and is_leaf(value)):
         return _flatten(value, leaves, is_leaf, every)
 
     def seen(x: object) -> bool:

@@ -24,12 +24,16 @@ from tracecomp.record.symbolic.sym_scalar import followed
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """An effect on Python objects, with its arguments: ``results`` in ``structure``."""
+    """An effect on Python objects, with its arguments: ``results`` in ``structure``.
+
+    ``flat``: each argument is a result.
+    """
 
     apply: Callable[..., Any]
     owner: Read | None
     structure: Any
     results: list[Result]
+    flat: bool
 
 
 class SeenValue(NamedTuple):

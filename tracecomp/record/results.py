@@ -26,6 +26,7 @@ from tracecomp.record.backward.reach import history_of
 from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
+from tracecomp.record.size_forms import Form
 from tracecomp.record.traced_value import Look
 
 _MOVED = BreakReason("changes the shape or memory of the base of a returned view", Section.MEMORY)
@@ -102,6 +103,18 @@ class Followed:
 
 
 @dataclass(frozen=True, slots=True)
+class SizeResult:
+    """A result that is a Python number, computed from the sizes of each call; ``value`` is that of the recorded one."""
+
+    form: Form
+    value: int
+
+    def at(self, sizes: Sequence[int] | None) -> int:
+        """The number of a call with ``sizes``; without any, of calls with the recorded sizes."""
+        return self.value if sizes is None else self.form.at(sizes)
+
+
+@dataclass(frozen=True, slots=True)
 class Passed:
     """A result that is an array or container among the arguments: leaf ``number``."""
 
@@ -136,7 +149,7 @@ class Common:
 
 
 Held = Made | Given | Seen
-Result = Held | Followed | Passed | Plain | Found | Common
+Result = Held | Followed | SizeResult | Passed | Plain | Found | Common
 
 
 def bottoms(results: Sequence[Result | None]) -> list[Made]:

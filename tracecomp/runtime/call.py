@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tracecomp.codegen.calls import call_stub, call_tables
-from tracecomp.codegen.calls.call_tables import GLOBALS, HEADER, TABLES
+from tracecomp.codegen.calls import call_stub, call_tables, fit_stub
+from tracecomp.codegen.calls.call_tables import ALIGNED, C_CONTIGUOUS, GLOBALS, HEADER, TABLES
 from tracecomp.codegen.text.assembler import module_text
 from tracecomp.runtime import compiler
-from tracecomp.runtime.entry import MethodDef, builtin, load
+from tracecomp.runtime.entry import METH_FASTCALL, MethodDef, builtin, load
 from tracecomp.runtime.library import add_functions
 from tracecomp.runtime.malloc import aligned_bytes
 from tracecomp.runtime.object_layout import dictionaries_have_versions, entry_place, this_interpreter
@@ -59,6 +59,7 @@ class Code:
         text = module_text(call_stub.call_text(fields, counts, this_interpreter()))
         self._library = load([compiler.object_code(text, compiler.host_target())])
         self._method = MethodDef(b"call", self._library.address(call_stub.FAST), _METH_FASTCALL_KEYWORDS, None)
+        self._fits = MethodDef(b"fits", self._library.address(fit_stub.FITS), METH_FASTCALL, None)
         self._comparison = MethodDef(b"same", self._library.address(call_stub.SAME), _METH_NOARGS, None)
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,
@@ -75,6 +76,10 @@ class Code:
     def comparison(self, record: tuple[Array, list[Any]]) -> Callable[[], bool]:
         """A function that tells whether the state that a finished ``record`` describes is unchanged."""
         return builtin(self._comparison, record)
+
+    def fits(self, record: tuple[Array, list[Any]]) -> Callable[..., tuple[int, ...] | None]:
+        """A function of a call's arguments that returns its sizes, or None if a finished ``record`` does not fit."""
+        return builtin(self._fits, record)
 
 
 class Record:
@@ -148,7 +153,7 @@ class Record:
         firsts = dict(zip(TABLES, (start + 8 * np.cumsum(sizes)[:-1]).tolist(), strict=True))
         header: dict[str, Word] = {
             "objects": int(self._code.objects.ctypes.data), "table": self.slot(0),
-            "arena": self.arena(0), **words,
+            "arena": self.arena(0), "layout": C_CONTIGUOUS | ALIGNED, **words,
         }  # fmt: skip
         for name, rows in self.rows.items():
             header[f"{name}.first"] = firsts[name]

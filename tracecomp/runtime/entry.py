@@ -23,7 +23,7 @@ from tracecomp.runtime.object_layout import arrays_are_known
 
 Bytes = np.ndarray[tuple[int], np.dtype[np.uint8]]
 
-_METH_FASTCALL = 0x80
+METH_FASTCALL = 0x80
 """CPython's flag of a builtin that takes an array of arguments."""
 _making = Lock()  # one thread at a time fills the caches below, into which builtins keep pointers
 
@@ -75,7 +75,7 @@ def load(parts: Sequence[bytes]) -> Library:
 def _method() -> MethodDef:
     if not arrays_are_known():
         raise CompileError("this Python's array objects have an unknown layout")
-    return MethodDef(b"run", library().address(array_call.CALL), _METH_FASTCALL, b"Run a compiled program on arrays.")
+    return MethodDef(b"run", library().address(array_call.CALL), METH_FASTCALL, b"Run a compiled program on arrays.")
 
 
 def new_call(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 from tracecomp.codegen.calls.call_tables import (
-    ALIGNED,
+    ANY,
     ARGUMENT,
     ARRAY_DATA,
     ARRAY_DESCR,
@@ -15,7 +15,6 @@ from tracecomp.codegen.calls.call_tables import (
     ARRAY_FLAGS,
     ARRAY_ND,
     ARRAY_WEAK,
-    C_CONTIGUOUS,
     DICT_KEYS,
     DICT_VALUES,
     DICT_VERSION,
@@ -79,7 +78,9 @@ class CallGuards:
         # Both tables are walked in step: the distance between them is the same for every dimension.
         shift = a.let(f"sub i64 {a.let(f'ptrtoint ptr {dims} to i64')}, {a.let(f'ptrtoint ptr {first} to i64')}")
         with a.each(first, end, 8) as dim:
-            a.need(a.same(a.load("i64", dim), a.load("i64", dim, shift), "i64"), "no")
+            wanted = a.load("i64", dim)
+            same = a.same(wanted, a.load("i64", dim, shift), "i64")
+            a.need(a.either(same, a.same(wanted, str(ANY), "i64")), "no")
         a.do("ret i1 true")
         a.block("no")
         a.do("ret i1 false")
@@ -278,9 +279,9 @@ class CallGuards:
         a.need(a.either(right, a.same(wanted, "2", "i64")), "no")
         array = fields["_data"]
         a.need(a.let(f"icmp ne ptr {array}, null"), "no")
-        dense = C_CONTIGUOUS | ALIGNED
         # Kernels take dense, aligned memory.
-        a.need(a.let(f"call i1 @tc.layout(ptr %objects, ptr {array}, ptr {layout}, i32 {dense})"), "no")
+        flags = a.load("i32", "%record", header("layout"))
+        a.need(a.let(f"call i1 @tc.layout(ptr %objects, ptr {array}, ptr {layout}, i32 {flags})"), "no")
         with a.when(a.let(f"icmp ne i64 {self._word(a, 'sources', r, 'exclusive', 'i64')}, 0")):
             # Both counts are 1: there is no other reference to the tensor or its array, so its memory may become a
             # result's.

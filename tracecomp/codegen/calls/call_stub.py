@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tracecomp.codegen.calls.call_guards import CallGuards
 from tracecomp.codegen.calls.call_tables import (
     ALIGNED,
     ARRAY_DATA,
@@ -29,6 +28,7 @@ from tracecomp.codegen.calls.call_tables import (
     header,
     row,
 )
+from tracecomp.codegen.calls.fit_stub import FitStub
 from tracecomp.codegen.text.assembler import Assembler
 from tracecomp.codegen.threads import sync
 from tracecomp.codegen.threads.entry import run_entry, run_unlocked
@@ -64,14 +64,14 @@ declare void @{sync.RELEASE}(ptr)
 """
 
 
-class _CallStub(CallGuards):
+class _CallStub(FitStub):
     """Emit all functions."""
 
     def text(self) -> str:
         """The module's functions."""
         parts = (
             self._layout(), self._check(), self._fill(), self._prepared(), self._memory(), self._run(), self._result(),
-            self._call(), self._same(),
+            self._call(), self._same(), self._sizes(), self._fits(),
         )  # fmt: skip
         return _DECLARATIONS + "\n".join(parts)
 

@@ -35,6 +35,8 @@ TABLES: Mapping[str, tuple[str, ...]] = {
         "tensor",
         "array",
     ),
+    "numbers": ("argument", "cell", "item"),
+    "sizes": ("source", "axis", "cell", "item"),
     "absent_grads": ("tensor", "absent"),
     "fresh": ("make", "shape", "dtype", "layout", "slot", "kept", "memory", "array", "tensor", "history"),
     "in_place": ("source", "slot", "apart"),
@@ -57,6 +59,9 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 * ``sources``: a tensor that the call reads, by kind ARGUMENT (byte offset), OBJECT, or GRADIENT (of an object).
   ``requires_grad`` is 0, 1, or 2 for either. ``exclusive`` requires that there is no other reference. ``place`` is the
   required address of its memory (0: any; any too if ``owned`` is set and it owns its memory).
+* ``numbers``, ``sizes``: an argument that is an integer, by its byte offset, or a source's size along an axis. A row
+  with an ``item``, a byte offset in the tuple of sizes, stores its size there and in its ``cell``. One without (-1)
+  requires the size that is in its cell.
 * ``fresh``: outputs in new memory, which ``make`` allocates; ``memory`` is the address in a list of two reusable
   arrays.
 * ``in_place``: outputs in a source's memory, ``apart`` if no other source may overlap.
@@ -68,20 +73,23 @@ TABLES: Mapping[str, tuple[str, ...]] = {
 
 HEADER = (
     "objects", "thread_version", "modes", "modes_version", "count", "entry", "table", "arena", "step", "busy", "calls",
-    "unlocked", "pool", "threads", "numbers", "finish", "prepared",
+    "unlocked", "pool", "threads", "numbers", "finish", "prepared", "layout",
     *[f"{name}.{end}" for name in TABLES for end in ("first", "end")],
 )  # fmt: skip
 """The words at the start of a record.
 
 * ``step``: where the entry writes the number of a failed step; the call is then left to Python.
 * ``unlocked``: whether to release the interpreter lock, and to acquire the ``pool`` if there are several ``threads``.
-* ``numbers``: the count of results (-1: a single result that is not in a tuple).
+* ``numbers``: the count of results (-1: a single result that is not in a tuple), or of sizes.
 * ``finish``: builds the return value from their tuple, if it is not null.
 * ``prepared``: the address of the byte that marks the preparation as valid, null if there is none.
+* ``layout``: the flags of numpy that arrays of sources need.
 * ``thread_version``, ``modes``: the version and value of the last caller's thread dictionary.
 * ``modes_version``: the version of the modes that fitted last. Versions are unique among all dictionaries. If CPython
   keeps no versions, the dictionary that ``modes_words`` describe."""
 
+ANY = -1
+"""In the words of an array's layout, a dimension that may have any size."""
 ARGUMENT, OBJECT, GRADIENT = 0, 1, 2
 """Kinds of ``sources``."""
 LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24

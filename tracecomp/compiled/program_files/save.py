@@ -31,7 +31,20 @@ from tracecomp.record.dynamic_shapes.instantiate import Instantiated
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.pytree import LEAF, Leaves
 from tracecomp.record.recording import Recording
-from tracecomp.record.results import Common, Followed, Found, Given, Held, Made, Passed, Plain, Result, Seen, bottoms
+from tracecomp.record.results import (
+    Common,
+    Followed,
+    Found,
+    Given,
+    Held,
+    Made,
+    Passed,
+    Plain,
+    Result,
+    Seen,
+    SizeResult,
+    bottoms,
+)
 from tracecomp.record.size_forms import Form
 from tracecomp.record.symbolic.sym_int import without
 from tracecomp_runtime import tensors
@@ -316,6 +329,9 @@ class _Path:
     def _result(self, r: Result) -> Json:
         if isinstance(r, Plain):
             return ["plain", _plain(self, r.value), None, None]
+        if isinstance(r, SizeResult):
+            kind, what = ("plain", r.value) if self._sizes is None else ("size", terms(r.form))
+            return [kind, what, None, None]
         if isinstance(r, Followed):
             return ["value", r.number, None, None]
         if isinstance(r, Found | Passed | Common):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tracecomp.ir.graph import Graph, Value
-from tracecomp.ir.op import Attrs
 from tracecomp.record.binding import Binding
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.dynamic_shapes.same_graph import check_same
 from tracecomp.record.guards.sizes import SizesGuard
-from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Recording, Sizes, Split
-from tracecomp.record.results import Common, Found, Given, Seen
+from tracecomp.record.results import Common, Found, Given, Plain, Seen, SizeResult
 from tracecomp.record.symbolic.sizes import LEAST, SizeSource
-from tracecomp.record.symbolic.sym_int import evaluated, without
+from tracecomp.record.symbolic.sym_int import settled
 
 BY_SIZE = "the path taken depends on the size itself"
 
@@ -39,11 +37,6 @@ class Sized:
             along = "" if kind == "number" else f" along axis {axis}"
             found.append(f"of {owner}{along} {held.says()}")
         return ", ".join(found)
-
-    def settle(self, leaves: Leaves, attrs: Attrs) -> dict[str, Any]:
-        """``attrs`` for the sizes of a call."""
-        sizes = self.guard.sizes(leaves)
-        return {k: evaluated(x, sizes) for k, x in attrs.items()}
 
     def sizes_of(self, graph: Graph) -> Sizes:
         """How the recording's graph, or that of its derivative, depends on sizes."""
@@ -105,12 +98,12 @@ def _check_alike(first: Recording, second: Recording, values: Sequence[int]) -> 
     """Check that two recordings, the second at the sizes ``values``, differ at most in their graphs."""
     if first.rebased or second.rebased:
         raise NotSized("the call gives an argument gradient history")
-    if _facts(first, without) != _facts(second, lambda x: evaluated(x, values)):
+    if _facts(first, None) != _facts(second, values):
         raise NotSized("the size changes which tensors the call reads, returns or writes, or its effects")
 
 
-def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]:
-    """The parts of a recording other than its graph; ``plain`` converts sizes to numbers."""
+def _facts(recording: Recording, sizes: Sequence[int] | None) -> list[Any]:
+    """The parts of a recording other than its graph, at ``sizes``, or at its own."""
 
     common: dict[int, int] = {}  # containers that are left in several places, or hold themselves
 
@@ -118,7 +111,7 @@ def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]
         if isinstance(result, Given):
             return _bound(result.source)
         if isinstance(result, Seen):
-            steps = [(op.name, {k: plain(v) for k, v in attrs.items()}) for op, attrs in result.steps]
+            steps = [(op.name, settled(attrs, sizes)) for op, attrs in result.steps]
             own = (result.follows, result.apart, result.history, shown(result.grad), result.kind, result.unwritable)
             return (shown(result.of), steps, *own)
         if isinstance(result, Found):
@@ -128,7 +121,8 @@ def _facts(recording: Recording, plain: Callable[[object], object]) -> list[Any]
                 return ("again", common[id(result)])
             common[id(result)] = len(common)
             return (result.structure, list(map(shown, result.results)))
-        return result
+        # The number may have been a constant of one recording: its attribute differed only in a later call.
+        return Plain(result.at(sizes)) if isinstance(result, SizeResult) else result
 
     return [
         _shown_split(recording.split),

@@ -220,6 +220,8 @@ def _concat(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
     found: list[Sym] = []
     lead = max(p.lead(x, axis) for x in xs)
     for x, extent in zip(xs, own, strict=True):
+        if extent == 0:
+            continue  # it has no element to choose
         place = at if start is None else prim.sub(at, start)
         found.append(p.moved(p.by_rows(x, lead), axis, _within(p, place, extent), meant[axis]))
         start = p.count(extent) if start is None else prim.add(start, p.count(extent))

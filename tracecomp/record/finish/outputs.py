@@ -14,9 +14,9 @@ from tracecomp.record.caught_errors import node_may_raise
 from tracecomp.record.finish.draft import Draft
 from tracecomp.record.finish.left_objects import built_by_call
 from tracecomp.record.guards.visibility import is_container
-from tracecomp.record.pytree import flatten
+from tracecomp.record.pytree import LEAF, flatten
 from tracecomp.record.recording import Rebound, Repeated, SeenValue
-from tracecomp.record.results import Common, Followed, Found, Passed, Plain, Result
+from tracecomp.record.results import Common, Followed, Found, Passed, Plain, Result, SizeResult
 from tracecomp.record.symbolic.sym_int import SymInt
 from tracecomp.record.symbolic.sym_scalar import SymScalar
 
@@ -25,9 +25,9 @@ def add_results(draft: Draft) -> None:
     """Represent what the call returns, stores by effects, and leaves in places."""
     result = _ResultMaker(draft)
     draft.results = [result(v) for v in draft.value.leaves]
-    draft.repeats = [
-        Repeated(e.apply, e.owner, kept.structure, list(map(result, kept.leaves))) for e, kept in draft.effects
-    ]
+    for e, kept in draft.effects:
+        flat = kept.structure == (tuple, *(LEAF,) * len(kept.leaves))
+        draft.repeats.append(Repeated(e.apply, e.owner, kept.structure, list(map(result, kept.leaves)), flat))
     draft.rebound = _rebound(draft, result)
 
 
@@ -85,7 +85,9 @@ class _ResultMaker:
 
     def __call__(self, v: Any) -> Result:
         draft, recorder, known = self.draft, self.draft.recorder, self.draft.observer.known
-        if type(v) in (SymScalar, SymInt):
+        if type(v) is SymInt:
+            return SizeResult(v.form, v.value)
+        if type(v) is SymScalar:
             return Followed(draft.outputs.add(recorder.value(v.tensor), f"n{len(draft.outputs.all)}", "result"))
         if is_container(v) and id(v) in draft.sources.numbers:
             return Passed(draft.sources.numbers[id(v)])

@@ -31,8 +31,7 @@ def class_version_offset() -> int | None:
     class Other:
         pass
 
-    size: int = getattr(type, "__basicsize__")  # noqa: B009  the instance's, which mypy does not know
-    words = [(offset, _watched(Probe, offset), _watched(Other, offset)) for offset in range(16, size - 8, 8)]
+    words = [(offset, _watched(Probe, offset), _watched(Other, offset)) for offset in range(16, _CLASS_BYTES - 8, 8)]
     # Newer versions also count how often a class was changed, which is equal for classes with equal changes.
     found = [offset for offset, one, other in words if _counts(one) and _counts(other) and not {*one} & {*other}]
     return found[0] if len(found) == 1 else None
@@ -54,6 +53,39 @@ def _counts(values: list[int]) -> bool:
     return values[::2] == values[1::2] and 0 < first < second < third < 2**32
 
 
+def name_offset(kind: type, name: str) -> int | None:
+    """Offset of ``__name__`` or ``__qualname__`` in a class object; None if CPython makes the text at each read."""
+    offset = _name_offset(name)
+    held = getattr(kind, name)
+    if offset is None or not kind.__flags__ & _HEAP_TYPE:
+        return None
+    return offset if ctypes.c_uint64.from_address(id(kind) + offset).value == id(held) else None
+
+
+_CLASS_BYTES: int = getattr(type, "__basicsize__")  # noqa: B009  the instance's, which mypy does not know
+_HEAP_TYPE = 1 << 9
+"""CPython's flag of classes whose objects have these words."""
+
+
+@cache
+def _name_offset(name: str) -> int | None:
+    if not is_tested() or name not in ("__name__", "__qualname__"):
+        return None
+
+    class Probe:
+        pass
+
+    setattr(Probe, name, f"a text that is nowhere else, for {name}")
+    return _only_word(Probe, _CLASS_BYTES, getattr(Probe, name))
+
+
+def _only_word(owner: object, size: int, held: object) -> int | None:
+    """Offset of the only word of ``owner`` that is the address of ``held``."""
+    words = (ctypes.c_uint64 * (size // 8)).from_address(id(owner))
+    found = [8 * n for n, word in enumerate(words) if word == id(held)]
+    return found[0] if len(found) == 1 else None
+
+
 @cache
 def field_offset(field: str) -> int | None:
     """Offset of the code, the defaults or a name in a function object."""
@@ -66,7 +98,4 @@ def field_offset(field: str) -> int | None:
     held = getattr(probe, field, None)
     if held is None:
         return None
-    size = FunctionType.__basicsize__
-    words = (ctypes.c_uint64 * (size // 8)).from_address(id(probe))
-    found = [8 * n for n, word in enumerate(words) if word == id(held)]
-    return found[0] if len(found) == 1 else None
+    return _only_word(probe, FunctionType.__basicsize__, held)

@@ -218,6 +218,7 @@ class GivenContainers:
         kinds = set(map(type, containers_of(leaves)))
         wanted = [read for read in others if type(read.value) in kinds]
         self.same = self._pattern(leaves, [id(read.value) for read in wanted])
+        self._apart = self.same == tuple([(n,) for n in range(len(self.same))])
         self._others = FoundObjects(reads, wanted)
 
     def _pattern(self, leaves: Leaves, others: Sequence[int]) -> tuple[tuple[int, ...], ...]:
@@ -232,7 +233,12 @@ class GivenContainers:
 
     def check(self, leaves: Leaves) -> str | None:
         # The guard on reads comes before this one, so each leads to an object.
-        if self._pattern(leaves, self._others()) == self.same:
+        others = self._others()
+        if self._apart:
+            ids = {id(x) for x in containers_of(leaves)}
+            if len(ids) == len(containers_of(leaves)) == len(self.same) and ids.isdisjoint(others):
+                return None
+        elif self._pattern(leaves, others) == self.same:
             return None
         return "other lists, dicts or dataclasses among the arguments are one object, or one that is found elsewhere"
 

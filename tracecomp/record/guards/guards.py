@@ -287,6 +287,13 @@ class Guards:
         fits = before and all(_but_for_sizes(guard, was).check(was) is None for guard in self.list)
         return before.keys() if fits else set()
 
+    def moved_as_sizes(self, leaves: Leaves) -> Set[int]:
+        """The integers among the arguments that have changed by as much as a size of a tensor or array."""
+        before, now = self.shapes(), self.shapes_now(leaves)
+        moved = [(*h, b - a) for h, s in before.items() for a, b in zip(s, now[h], strict=False) if a != b]
+        steps = {step for kind, *_, step in moved if kind != "number"}
+        return {leaf for kind, leaf, *_, step in moved if kind == "number" and step in steps}
+
     def moved(self) -> list[StateSlot]:
         """Places that now hold other tensors than those the recording reads, and are otherwise as they were."""
         found = self.reads.moved()

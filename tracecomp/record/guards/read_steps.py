@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import codecs
 from collections.abc import Callable, Collection, Mapping, Set
-from types import CellType
+from types import CellType, CodeType
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
@@ -115,6 +115,8 @@ class Slot(Step[object, str]):
     def row(self, rows: Rows, owner: object, value: object) -> bool:
         if self.key == "__class__":
             return type(owner) is value and rows.word(owner, "class", value)
+        if isinstance(owner, CodeType):
+            return True  # no attribute of a code object can change
         return rows.word(owner, self.key, value)
 
 

@@ -16,9 +16,11 @@ class VaryingNumbers:
     """History of the calls of one function, by the structure of their arguments.
 
     If a call differs from a recorded one in numbers and sizes alone, a changed number is dynamic in the next recording.
-    If Python needs its value there, later recordings treat it as a constant again, or, for an integer, as a dynamic
-    size. A recording that needs the value even then is for this value. If the program passes ``type`` itself as an
-    argument (``map(type, ...)``), which dynamic numbers cannot support, all are constants.
+    An integer that has changed by as much as a size of a tensor is followed as a size: a cache that counts its rows
+    compares the count with its window. Other numbers are followed as data. If Python needs their values, later
+    recordings treat them as constants again, or, for an integer, as a dynamic size. A recording that needs the value
+    even then is for this value. If the program passes ``type`` itself as an argument (``map(type, ...)``), which
+    dynamic numbers cannot support, all are constants.
     """
 
     def __init__(self, sizes: bool) -> None:
@@ -34,7 +36,8 @@ class VaryingNumbers:
         structure, leaves = flatten_call(args, kwargs)
         for g in guards:
             for i in g.moved_numbers(structure, leaves) & _followable(args, kwargs):
-                self._follow.setdefault((structure, i), DATA)
+                counts = self._sizes and i in g.moved_as_sizes(leaves)
+                self._follow.setdefault((structure, i), SIZE if counts else DATA)
         return {i for i in self._how(structure, DATA) if followed(leaves[i])}
 
     def as_sizes(self, structure: object) -> Set[int]:

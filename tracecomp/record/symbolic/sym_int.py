@@ -391,6 +391,11 @@ def evaluated(x: object, sizes: Sequence[int]) -> Any:
     return tuple(evaluated(item, sizes) for item in x) if isinstance(x, tuple) else x
 
 
+def settled(attrs: Attrs, sizes: Sequence[int] | None) -> dict[str, Any]:
+    """``attrs`` with plain ints in place of SymInts, for ``sizes``; without any, for the recorded ones."""
+    return {k: without(x) if sizes is None else evaluated(x, sizes) for k, x in attrs.items()}
+
+
 def forms(x: object) -> Any:
     """``x`` with something comparable in place of SymInts."""
     if type(x) is SymInt:
