@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -22,7 +23,7 @@ import pytest
 import tracecomp as tc
 from tests.replay import corpus
 from tracecomp import nn
-from tracecomp.base import config
+from tracecomp.base import config, progress
 from tracecomp.compiled import background, compile_worker
 from tracecomp.compiled.background import Job
 from tracecomp.ir.parser import parse_graph
@@ -350,6 +351,30 @@ def test_calls_from_several_threads(jobs: list[Job]) -> None:
         thread.join()
     assert not wrong
     assert len(jobs) == 1
+
+
+def test_waiting_shows_the_steps_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal; the steps are cleared when the program is ready."""
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "_AGAIN", 0.0)
+    monkeypatch.setattr(background, "_SHOW_SECONDS", 0.01)
+
+    def fn(x: tc.Tensor) -> tc.Tensor:
+        for _ in range(100):
+            x = (x * 1.5).sin().flip(0).cumsum(0)
+        return x
+
+    compiled = tc.compile(fn)
+    compiled(tc.ones(3)), compiled(tc.ones(3))
+    compiled.wait()
+    *shown, last = terminal.getvalue().split("\r\033[K")
+    assert last == ""
+    lines = [line for line in shown if line.startswith("compiling fn in another process: [")]
+    counts = [int(line.split("] ")[1].split("/")[0]) for line in lines]
+    assert counts == sorted(counts) and counts[-1] > 0
 
 
 def test_calls_that_wait(jobs: list[Job]) -> None:
