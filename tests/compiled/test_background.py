@@ -143,6 +143,60 @@ def test_programs_for_dynamic_sizes(jobs: list[Job]) -> None:
     assert compiled.entries[0].calls()
 
 
+def gradients_of_sizes(compile: Callable[[Any], Any], between: Callable[[int], object], rows: list[int]) -> list[bytes]:
+    """The bits of gradients of batches with so many rows."""
+    tc.manual_seed(3)
+    layer = nn.Linear(4, 3)
+    fn = compile(lambda x: layer(x).tanh().square().mean())
+    found = []
+    for n, size in enumerate(rows):
+        between(n)
+        layer.zero_grad()
+        fn(tc.linspace(-1, 1, 4 * size).reshape(size, 4)).backward()
+        found.append(layer.weight.grad.numpy().tobytes())
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_backward_of_dynamic_sizes_runs_by_operators_until_its_program_is_ready(seed: int, jobs: list[Job]) -> None:
+    """Each program is delivered at a random call, and sizes differ between calls."""
+    random = Random(seed)
+    rows = [random.randint(2, 40) for _ in range(40)]
+    made: list[Any] = []
+
+    def compile(fn: Any) -> Any:
+        made.append(tc.compile(fn, dynamic=True))
+        return made[-1]
+
+    def between(n: int) -> None:
+        if random.random() < 0.3:
+            [deliver(job) for job in jobs if not job.done.is_set()]
+
+    found = gradients_of_sizes(compile, between, rows)
+    assert found == gradients_of_sizes(lambda fn: fn, lambda n: None, rows)
+    assert any("backward" in job.name for job in jobs)
+    backward = [b for entry in made[0].entries if entry.plan for b in entry.plan.backends[1:]]
+    assert any(backend.made for backend in backward)
+
+
+def test_a_failed_backward_of_dynamic_sizes_stays_eager(jobs: list[Job]) -> None:
+    """One warning, and the bits of eager mode."""
+    rows = [5, 9, 5, 9, 5, 9, 7, 5, 9, 11, 30]
+
+    def between(n: int) -> None:
+        for job in (job for job in jobs if not job.done.is_set()):
+            if "backward" in job.name:
+                job.error = "CompileError: pass fusion failed"
+                job.done.set()
+            else:
+                deliver(job)
+
+    expected = gradients_of_sizes(lambda fn: fn, lambda n: None, rows)
+    with pytest.warns(UserWarning, match="cannot be compiled: CompileError") as told:
+        assert gradients_of_sizes(lambda fn: tc.compile(fn, dynamic=True), between, rows) == expected
+    assert len(told) == 1
+
+
 def test_a_function_in_parts(jobs: list[Job]) -> None:
     seen = []
 
