@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import signal
@@ -22,7 +23,7 @@ import pytest
 import tracecomp as tc
 from tests.replay import corpus
 from tracecomp import nn
-from tracecomp.base import config
+from tracecomp.base import config, progress
 from tracecomp.compiled import background, compile_worker
 from tracecomp.compiled.background import Job
 from tracecomp.ir.parser import parse_graph
@@ -140,6 +141,60 @@ def test_programs_for_dynamic_sizes(jobs: list[Job]) -> None:
             [deliver(job) for job in jobs if not job.done.is_set()]
     assert compiled.recordings <= 2
     assert compiled.entries[0].calls()
+
+
+def gradients_of_sizes(compile: Callable[[Any], Any], between: Callable[[int], object], rows: list[int]) -> list[bytes]:
+    """The bits of gradients of batches with so many rows."""
+    tc.manual_seed(3)
+    layer = nn.Linear(4, 3)
+    fn = compile(lambda x: layer(x).tanh().square().mean())
+    found = []
+    for n, size in enumerate(rows):
+        between(n)
+        layer.zero_grad()
+        fn(tc.linspace(-1, 1, 4 * size).reshape(size, 4)).backward()
+        found.append(layer.weight.grad.numpy().tobytes())
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_backward_of_dynamic_sizes_runs_by_operators_until_its_program_is_ready(seed: int, jobs: list[Job]) -> None:
+    """Each program is delivered at a random call, and sizes differ between calls."""
+    random = Random(seed)
+    rows = [random.randint(2, 40) for _ in range(40)]
+    made: list[Any] = []
+
+    def compile(fn: Any) -> Any:
+        made.append(tc.compile(fn, dynamic=True))
+        return made[-1]
+
+    def between(n: int) -> None:
+        if random.random() < 0.3:
+            [deliver(job) for job in jobs if not job.done.is_set()]
+
+    found = gradients_of_sizes(compile, between, rows)
+    assert found == gradients_of_sizes(lambda fn: fn, lambda n: None, rows)
+    assert any("backward" in job.name for job in jobs)
+    backward = [b for entry in made[0].entries if entry.plan for b in entry.plan.backends[1:]]
+    assert any(backend.made for backend in backward)
+
+
+def test_a_failed_backward_of_dynamic_sizes_stays_eager(jobs: list[Job]) -> None:
+    """One warning, and the bits of eager mode."""
+    rows = [5, 9, 5, 9, 5, 9, 7, 5, 9, 11, 30]
+
+    def between(n: int) -> None:
+        for job in (job for job in jobs if not job.done.is_set()):
+            if "backward" in job.name:
+                job.error = "CompileError: pass fusion failed"
+                job.done.set()
+            else:
+                deliver(job)
+
+    expected = gradients_of_sizes(lambda fn: fn, lambda n: None, rows)
+    with pytest.warns(UserWarning, match="cannot be compiled: CompileError") as told:
+        assert gradients_of_sizes(lambda fn: tc.compile(fn, dynamic=True), between, rows) == expected
+    assert len(told) == 1
 
 
 def test_a_function_in_parts(jobs: list[Job]) -> None:
@@ -350,6 +405,30 @@ def test_calls_from_several_threads(jobs: list[Job]) -> None:
         thread.join()
     assert not wrong
     assert len(jobs) == 1
+
+
+def test_waiting_shows_the_steps_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal; the steps are cleared when the program is ready."""
+    terminal = io.StringIO()
+    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+    monkeypatch.setattr(progress, "_AGAIN", 0.0)
+    monkeypatch.setattr(background, "_SHOW_SECONDS", 0.01)
+
+    def fn(x: tc.Tensor) -> tc.Tensor:
+        for _ in range(100):
+            x = (x * 1.5).sin().flip(0).cumsum(0)
+        return x
+
+    compiled = tc.compile(fn)
+    compiled(tc.ones(3)), compiled(tc.ones(3))
+    compiled.wait()
+    *shown, last = terminal.getvalue().split("\r\033[K")
+    assert last == ""
+    lines = [line for line in shown if line.startswith("compiling fn in another process: [")]
+    counts = [int(line.split("] ")[1].split("/")[0]) for line in lines]
+    assert counts == sorted(counts) and counts[-1] > 0
 
 
 def test_calls_that_wait(jobs: list[Job]) -> None:

@@ -1,66 +1,132 @@
-"""Progress of long operations on a terminal: a bar of tqdm, if installed, after two seconds."""
+"""Progress of long operations: counted steps, and a bar on a terminal after two seconds."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass
 
 PATIENCE = 2.0
 """Seconds before a bar appears."""
+_AGAIN = 0.1
+"""Seconds between two lines of a bar."""
+_WIDTH = 20
+_CLEAR = "\r\033[K"
 
 
-class _Progress:
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """How many steps of an operation are done, how many are expected so far, and the name of the last one."""
+
+    done: int = 0
+    total: int = 0
+    what: str = ""
+
+    def after(self, earlier: Steps) -> Steps:
+        """The steps of two operations, one after the other."""
+        return Steps(earlier.done + self.done, earlier.total + self.total, self.what)
+
+
+class Bar:
+    """A line of the terminal, which appears after ``PATIENCE`` and is cleared at the end."""
+
     def __init__(self, title: str) -> None:
-        self.title = title
-        self.start = time.perf_counter()
-        self.done = self.total = 0
-        self.bar: Any = None
+        self._title = title
+        self._start = time.perf_counter()
+        self._last = 0.0
+        # The time left is estimated from steps since the total last changed: other steps take other times.
+        self._base, self._since = Steps(), self._start
 
-    def advance(self, what: str) -> None:
-        self.done += 1
-        if self.bar is None and time.perf_counter() - self.start > PATIENCE:
-            with suppress(ImportError):
-                from tqdm import tqdm
+    def show(self, steps: Steps) -> None:
+        """Show how far the operation is."""
+        now = time.perf_counter()
+        if steps.total != self._base.total:
+            self._base, self._since = steps, now
+        if now - self._start < PATIENCE or now - self._last < _AGAIN:
+            return
+        self._last = now
+        line = f"{self._title}: {_drawn(steps)} {now - self._start:.0f} s{self._left(steps, now)} {steps.what}"
+        sys.stderr.write(f"{_CLEAR}{line[: shutil.get_terminal_size().columns - 1]}")
+        sys.stderr.flush()
 
-                self.bar = tqdm(desc=self.title, total=self.total, initial=self.done, leave=False, file=sys.stderr)
-        elif self.bar is not None:
-            self.bar.total = self.total
-            self.bar.set_postfix_str(what, refresh=False)
-            self.bar.update()
+    def close(self) -> None:
+        if self._last:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+
+    def _left(self, steps: Steps, now: float) -> str:
+        new = steps.done - self._base.done
+        return f", {(now - self._since) * (steps.total - steps.done) / new:.0f} s left" if new > 0 else ""
 
 
-_running: ContextVar[_Progress | None] = ContextVar("tracecomp_progress", default=None)
+def _drawn(steps: Steps) -> str:
+    filled = _WIDTH * steps.done // max(steps.total, 1)
+    return f"[{'#' * filled}{'.' * (_WIDTH - filled)}] {steps.done}/{steps.total}"
+
+
+@dataclass(slots=True)
+class _Running:
+    """An operation whose steps ``seen`` receives."""
+
+    seen: Callable[[Steps], object]
+    done: int = 0
+    total: int = 0
+
+
+_running: ContextVar[_Running | None] = ContextVar("tracecomp_progress", default=None)
 
 
 @contextmanager
-def shown(title: str) -> Iterator[None]:
-    """Show the calls of ``advance`` in this block, for one piece of work, on a terminal."""
-    if not sys.stderr.isatty() or _running.get() is not None:
-        yield
+def bar(title: str) -> Iterator[Bar | None]:
+    """A bar for the block; None without a terminal."""
+    if not sys.stderr.isatty():
+        yield None
         return
-    progress = _Progress(title)
-    token = _running.set(progress)
+    made = Bar(title)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@contextmanager
+def counted(seen: Callable[[Steps], object]) -> Iterator[None]:
+    """Tell ``seen`` of the steps in this block."""
+    token = _running.set(_Running(seen))
     try:
         yield
     finally:
         _running.reset(token)
-        if progress.bar is not None:
-            progress.bar.close()
+
+
+@contextmanager
+def shown(title: str) -> Iterator[None]:
+    """Show the steps in this block on a terminal, unless an enclosing block counts them."""
+    if _running.get() is not None:
+        yield
+        return
+    with bar(title) as line:
+        if line is None:
+            yield
+            return
+        with counted(line.show):
+            yield
 
 
 def expect(steps: int) -> None:
     """Add a number of expected steps."""
-    progress = _running.get()
-    if progress is not None:
-        progress.total += steps
+    running = _running.get()
+    if running is not None:
+        running.total += steps
 
 
 def advance(what: str) -> None:
     """Complete a step."""
-    progress = _running.get()
-    if progress is not None:
-        progress.advance(what)
+    running = _running.get()
+    if running is not None:
+        running.done += 1
+        running.seen(Steps(running.done, running.total, what))

@@ -17,11 +17,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Pipe
+from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
-from tracecomp.base import config, logs
+from tracecomp.base import config, logs, progress
 from tracecomp.base.locks import Lock
+from tracecomp.base.progress import Steps
 from tracecomp.base.user_warnings import from_here, warn_user
 from tracecomp.communication.world import world
 from tracecomp.compiled import hot_modules
@@ -34,6 +35,8 @@ SECONDS_PER_NODE = 1e-3
 """Compile time per node of a recorded graph, measured on training steps of networks (AMD EPYC, Zen 4)."""
 LEAST_SECONDS = 0.3
 """Shorter compilations, as estimated, are not worth another process."""
+_SHOW_SECONDS = 0.1
+"""Time between two looks at the progress of a job that is waited for."""
 MOST_ATTEMPTS = 3
 """Workers that may die with one program before its function stays eager."""
 
@@ -51,7 +54,8 @@ class Job:
 
     ``waited`` are the seconds that calls have spent in eager mode meanwhile. ``found`` maps the keys of the programs to
     what the worker made of them. ``error`` says why it failed; ``found`` is empty without an error if the program has
-    to be compiled in place. ``seconds`` passed until the job was done; the worker took ``worked`` of them.
+    to be compiled in place. ``steps`` are those that the worker has told. ``seconds`` passed until the job was done;
+    the worker took ``worked`` of them.
     """
 
     name: str
@@ -61,6 +65,7 @@ class Job:
     attempts: int = 0
     found: dict[str, bytes] = field(default_factory=dict)
     error: str = ""
+    steps: Steps = field(default_factory=Steps)
     begun: float = field(default_factory=time.perf_counter)
     seconds: float = 0.0
     worked: float = 0.0
@@ -81,9 +86,13 @@ class Job:
         return f"{how} compiled in another process, for {seconds:.1f} s; {meanwhile}"
 
     def wait(self) -> None:
-        """Return when the job is done, or lost."""
-        if not self.lost:
-            self.done.wait()
+        """Return when the job is done, or lost; show its steps on a terminal."""
+        if self.lost:
+            return
+        with progress.bar(f"compiling {self.name} in another process") as bar:
+            while not self.done.wait(None if bar is None else _SHOW_SECONDS):
+                if bar is not None:
+                    bar.show(self.steps)
 
     def delivered(self) -> AbstractContextManager[None]:
         """Wait for the job; a block in which its programs are found."""
@@ -235,13 +244,14 @@ class _Compiler:
 
     def _answer(self, job: Job, request: Request) -> Answer | None:
         """The worker's answer; None if this process ends. A worker that has died is replaced."""
+        before = job.steps
         while not self._ending.is_set():
             worker = self._worker
             if worker is None or not worker.is_alive():
                 worker = self._worker = _Worker()
             try:
                 worker.connection.send(request)
-                return worker.connection.recv()  # type: ignore[no-any-return]
+                return _received(worker.connection, job, before)
             except (EOFError, OSError):
                 code = worker.end()
                 self._worker = None
@@ -251,6 +261,13 @@ class _Compiler:
             if job.attempts >= MOST_ATTEMPTS:
                 return Answer(error=f"the process that compiled it has ended {job.attempts} times, last with {code}")
         return None
+
+
+def _received(connection: Connection, job: Job, before: Steps) -> Answer:
+    """The answer to a request of ``job``; the steps that arrive first follow those of ``before``."""
+    while not isinstance(received := connection.recv(), Answer):
+        job.steps = received.after(before)
+    return received
 
 
 class _Worker:

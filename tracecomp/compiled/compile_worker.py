@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Set
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tracecomp.base import config
+from tracecomp.base import config, progress
+from tracecomp.base.progress import Steps
 from tracecomp.compiled.backends import Native
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.packed import PackedGraph, packed
@@ -21,6 +22,8 @@ IDLE_SECONDS = 60.0
 """Time without work after which the process ends, to free its memory."""
 _WATCH_SECONDS = 0.5
 """Time between two checks that the parent process runs."""
+_TELL_SECONDS = 0.1
+"""Time between two messages about the progress of a compilation."""
 NICE = 5
 """Added to the niceness of the process: the program itself comes first."""
 
@@ -68,7 +71,21 @@ def main(descriptor: int) -> None:
                 request = connection.recv()
             except EOFError:
                 return
-            connection.send(_answer(request))
+            connection.send(_answer(request, _Teller(connection).tell))
+
+
+class _Teller:
+    """Sends the steps of a compilation to the other process, a few times in a second."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._last = 0.0
+
+    def tell(self, steps: Steps) -> None:
+        now = time.perf_counter()
+        if now - self._last >= _TELL_SECONDS:
+            self._last = now
+            self._connection.send(steps)
 
 
 def _end_with(parent: int) -> None:
@@ -78,8 +95,9 @@ def _end_with(parent: int) -> None:
     os._exit(0)
 
 
-def _answer(request: Request) -> Answer:
-    with config.override(**request.settings):
+def _answer(request: Request, tell: Callable[[Steps], object] = lambda steps: None) -> Answer:
+    """The program of a request; ``tell`` receives the steps of its compilation."""
+    with config.override(**request.settings), progress.counted(tell):
         graph = request.graph.unpacked()
         if program_cache.key_of(graph, host(), request.aliases, request.frozen) != request.key:
             return Answer()

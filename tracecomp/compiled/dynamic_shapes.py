@@ -13,7 +13,7 @@ import numpy as np
 
 from tracecomp.base.locks import Lock
 from tracecomp.compiled import background
-from tracecomp.compiled.backends import Backend, Interpreted, Make
+from tracecomp.compiled.backends import Backend, Interpreted, Make, RunByEager, where
 from tracecomp.compiled.checked import Checked
 from tracecomp.ir.graph import Graph, Input
 from tracecomp.passes.cost.machine import host
@@ -95,6 +95,9 @@ class SizedBackend:
         self.made: list[Made] = []
         self._last: Made | None = None
         self._planned: _Planned | None = None
+        self._job: background.Job | None = None
+        self._failed = False
+        self._eager: dict[tuple[int, ...], Made] = {}
         self.reasons: dict[str, None] = {}
         self._lock = Lock()
 
@@ -114,7 +117,30 @@ class SizedBackend:
         if found is None:
             with self._lock:
                 found = self._serving(sizes) or self._new(sizes)
-        return SizedRun(self.graph, found, sizes, self._shapes.at(sizes))
+        return self._run(found, sizes)
+
+    def soon(self, sizes: Sequence[int], settings: Mapping[str, object]) -> SizedRun:
+        """The runner of a call with these sizes, which does not wait for their program.
+
+        Until another process has compiled it under ``settings``, the call runs operator by operator.
+        """
+        if not self.has(sizes):
+            with self._lock:
+                self._take()
+                if not self.has(sizes):
+                    self._job = self._job or where(settings, lambda: self.begin(self.graph.name, sizes))
+                    if self._job is not None:
+                        return self._run(self._by_eager(tuple(sizes)), sizes)
+        return self.at(sizes)
+
+    def wait(self) -> None:
+        """Wait for the program that is being compiled for ``soon``."""
+        if self._job is not None:
+            self._job.wait()
+            with self._lock:
+                self._take()
+                if not self._failed:
+                    self.make_planned()  # in place, if this process is a child without the job
 
     def begin(self, name: str, sizes: Sequence[int]) -> background.Job | None:
         """Start to compile the program for these sizes in the background; None where it is better done in place."""
@@ -127,6 +153,32 @@ class SizedBackend:
         with self._lock:
             if self._planned is not None:
                 self._make_from(self._planned)
+
+    def _take(self) -> None:
+        """Use the program that was compiled for ``soon``. If it failed, sizes without a program stay in eager mode."""
+        job = self._job
+        if job is None or self._failed or not (job.lost or job.done.is_set()):
+            return
+        if job.error:
+            self._failed = True
+            background.failed(job)
+            return
+        if not job.lost:
+            with job.delivered():
+                self.make_planned()
+            self._eager.clear()
+        self._job = None
+
+    def _by_eager(self, sizes: tuple[int, ...]) -> Made:
+        """The graph for exactly these sizes, run by the operators of eager mode."""
+        if sizes not in self._eager:
+            box: Box = [(n, n) for n in sizes]
+            found = Instantiated(self.graph, self._sizes, box)
+            self._eager[sizes] = Made(box, RunByEager(found.graph, {}, None, frozenset()), found.blocks)
+        return self._eager[sizes]
+
+    def _run(self, made: Made, sizes: Sequence[int]) -> SizedRun:
+        return SizedRun(self.graph, made, sizes, self._shapes.at(sizes))
 
     def _new(self, sizes: Sequence[int]) -> Made:
         """A program for sizes around these, as far as one program can serve them."""

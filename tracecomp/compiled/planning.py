@@ -88,4 +88,4 @@ class Planner:
         return None
 
     def _new(self, recording: Recording, sized: Sized | None = None) -> Plan:
-        return Plan(recording, self.make, self._threads, self._alike(), sized, self.waits)
+        return Plan(recording, self.make, self._threads, self._alike(), sized, None if self.waits else self._settings)

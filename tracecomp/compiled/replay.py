@@ -15,10 +15,9 @@ import numpy as np
 from tracecomp.base.errors import TracecompError
 from tracecomp.base.interpreter import ARGUMENT_REFERENCES
 from tracecomp.base.interrupts import uninterrupted
-from tracecomp.compiled import background
 from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
-from tracecomp.compiled.backends import Backend, Make, Native
-from tracecomp.compiled.background import Job, Later
+from tracecomp.compiled.backends import Backend, Make, Native, where
+from tracecomp.compiled.background import Job, Later, begin
 from tracecomp.compiled.checked import Checked
 from tracecomp.compiled.dynamic_shapes import Runner, SizedBackend, grown_outputs
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
@@ -46,17 +45,18 @@ _new = Tensor._wrap
 class Plan:
     """A recording made ready to run: ``make`` is one of ``BACKENDS``, ``compile`` compiles functions as its own was.
 
-    ``sized`` is what serves more sizes than those of the recording. Without ``waits``, the backward graph may be
-    compiled in the background. ``seconds`` is what making the code of the forward graph took.
+    ``sized`` is what serves more sizes than those of the recording. ``background`` are the settings under which the
+    backward graph may be compiled in the background; None if calls wait for it. ``seconds`` is what making the code of
+    the forward graph took.
     """
 
     def __init__(
         self, recording: Recording, make: Make, threads: int | None, compile: Callable[[Any], Any],
-        sized: Sized | None = None, waits: bool = True,
+        sized: Sized | None = None, background: Mapping[str, object] | None = None,
     ) -> None:  # fmt: skip
         self.recording = recording
         self.sized = sized
-        self._waits = waits
+        self._background = background
         self._make = make
         self._threads = threads
         graph, inputs = recording.graph, recording.inputs
@@ -130,9 +130,11 @@ class Plan:
             self.forward.make_planned()
 
     def wait(self) -> None:
-        """Wait for the backward program, if it is being compiled in the background."""
+        """Wait for the backward program that is being compiled in the background."""
         if isinstance(self._backward, Later):
             self._backward = self._backward.latest(waits=True)
+        elif isinstance(self._backward, SizedBackend):
+            self._backward.wait()
 
     def program(self, sizes: Sequence[int] | None = None) -> Runner:
         """The backend of the forward graph for the ``sizes`` of a call."""
@@ -143,11 +145,17 @@ class Plan:
         if self._backward is None:
             assert self.recording.split is not None
             graph = self.recording.split.backward
-            job = None if self._waits or self.sized else background.begin(graph.name, graph, {}, frozenset())
+            job = None if self._background is None or self.sized else self._begun(graph)
             self._backward = Later(graph, job, self._backend) if job else self._backend(graph, {}, frozenset())
         if isinstance(self._backward, Later):
             self._backward = self._backward.latest()
+        if isinstance(self._backward, SizedBackend) and sizes is not None and self._background is not None:
+            return self._backward.soon(sizes, self._background)
         return _at(self._backward, sizes)
+
+    def _begun(self, graph: Graph) -> Job | None:
+        assert self._background is not None
+        return where(self._background, lambda: begin(graph.name, graph, {}, frozenset()))  # type: ignore[no-any-return]
 
     def differentiable(self) -> Any:
         """Return the backward pass as a compiled function, made when it is first differentiated."""

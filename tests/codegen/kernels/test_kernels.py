@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.codegen.programs import program
+from tracecomp.codegen import emit_program
+from tracecomp.codegen.kernels.starts import from_starts
 from tracecomp.ir.index import Index, Var, computed, index
 from tracecomp.ir.loop_interp import interpret_program
 from tracecomp.ir.loop_verify import verify_program
@@ -37,6 +40,7 @@ from tracecomp.ir.loops import (
 from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot
 from tracecomp.ir.scalars import call
 from tracecomp.ir.types import DType, bool_, float32, float64, int64
+from tracecomp.runtime.compiler import host_target
 from tracecomp.runtime.executable import Executable
 
 Array = np.ndarray[Any, Any]
@@ -657,3 +661,40 @@ def test_a_store_once_for_many_elements_that_were_read() -> None:
     x = data(6)
     found = run(program(k, 1), [x], [np.zeros(6, np.float32), np.zeros(6 * 64, np.float32)])
     np.testing.assert_array_equal(found[1], np.repeat(x + x, 64))
+
+
+def _slices(starts: list[int], sizes: int = 96) -> Program:
+    """``y[n] = x[starts[n]:][:16] * 2``, each as a kernel, which takes all of ``x``."""
+    x, i = Buffer("x", float32, sizes), Var("i", 16)
+    steps, outputs = [], []
+    for n, start in enumerate(starts):
+        y = Buffer("y", float32, 16)
+        double = call("mul", Load(x, index(i) + start), Const(2.0, float32))
+        kernel = Kernel(f"k{n}", (x, y), frozenset({"y"}), (Loop("vector", i, (Store(y, index(i), double),)),))
+        outputs.append(Slot(f"y{n}", "output", n, 64))
+        steps.append(CallStep(kernel, (Ref(Slot("x", "input", 0, 4 * sizes)), Ref(outputs[-1]))))
+    return Program("slices", (Slot("x", "input", 0, 4 * sizes),), tuple(outputs), 0, tuple(steps))
+
+
+def test_kernels_that_differ_in_where_they_begin_share_a_function() -> None:
+    starts = [0, 16, 3, 80, 41]
+    p, x = _slices(starts), np.arange(96, dtype=np.float32)
+    found = run(p, [x], [np.zeros(16, np.float32) for _ in starts])
+    for start, y in zip(starts, found, strict=True):
+        np.testing.assert_array_equal(y, x[start : start + 16] * 2)
+    assert set(emit_program(p, host_target()).functions) == {"k0"}
+
+
+def test_a_parameter_read_at_positions_from_memory_keeps_its_start() -> None:
+    """Positions outside the memory read its element 0."""
+    x, at, y, i = Buffer("x", float32, 8), Buffer("at", int64, 4), Buffer("y", float32, 4), Var("i", 4)
+    gathered = Load(x, computed(Load(at, index(i))))
+    kernel = Kernel(
+        "gather", (x, at, y), frozenset({"y"}), (Loop("serial", i, (Store(y, index(i), gathered),)),)
+    )  # fmt: skip
+    assert from_starts(kernel) == (kernel, (0, 0, 0))
+    moved, starts = from_starts(
+        replace(kernel, body=(Loop("serial", i, (Store(y, index(i), Load(x, index(i) + 4)),)),))
+    )
+    assert starts == (4, 0, 0)
+    assert moved.params[0].size == 4

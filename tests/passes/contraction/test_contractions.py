@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,16 @@ import pytest
 from tests.codegen.running import SHARING, compile_graph, run_built, run_native, same_bits
 from tests.machines import MACHINES
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loop_printer import print_program
+from tracecomp.ir.loops import Const
 from tracecomp.ir.op import OPS
 from tracecomp.ir.program import call_steps
-from tracecomp.ir.types import DType, TensorType, float16, float32
+from tracecomp.ir.types import DType, TensorType, bool_, float16, float32
+from tracecomp.passes.contraction.register_tiles import _numbered, _step
+from tracecomp.passes.contraction.tile_schedule import TileSchedule
 from tracecomp.passes.cost.machine import Machine, host
+from tracecomp.passes.nests.peeling import Folding
 from tracecomp.passes.schedule.records import parse_records
 
 WIDE = MACHINES["Zen 4"].tuned(parallel_work=1, parallel_products=1)
@@ -149,6 +155,40 @@ def test_last_lanes_stand_by_themselves(spec: str, shapes: list[Ints]) -> None:
     assert texts[0] != texts[1]
     np.testing.assert_allclose(results[0], want, rtol=1e-4, atol=1e-3)
     assert all(same_bits(result, results[0]) for result in results)
+
+
+@pytest.mark.parametrize("rows", [3, 16, 40, 61, 97, 256])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 5, 8, 16])
+def test_blocks_of_rows_have_every_step_once(rows: int, blocks: int) -> None:
+    """Blocks of two lengths share one loop, and a condition says which steps a block has."""
+    row, column = Var("m", rows), Var("n", 64)
+    schedule = TileSchedule(vector=column, width=64, tile=row, height=6, row_blocks=(blocks,))
+    found = []
+    for number, at, some in _numbered(schedule.joined_blocks(min(blocks, max(schedule.steps, 1)))):
+        step = Var("step", some.most)
+        for n, k in product(range(number.extent), range(step.extent)):
+            exists, place = _step(some, at, step)
+            values = {number: Index((), n), step: Index((), k)}
+            condition = Const(True, bool_) if exists is None else Folding(values, "").expr(exists)
+            assert isinstance(condition, Const)
+            if condition.value:
+                (atom, _) = (*place.terms, (None, 0))[0]
+                place = atom.expr.index if isinstance(atom, Computed) else place
+                found.append(place.substitute(values).const)
+    assert found == list(range(schedule.steps))
+
+
+@pytest.mark.parametrize("rows", [61, 97, 250, 256, 509])
+@pytest.mark.parametrize("blocks", [2, 4, 8])
+def test_blocks_of_two_lengths_have_one_body(rows: int, blocks: int) -> None:
+    graph, arrays = contraction("mk,kn->mn", [(rows, 40), (40, 96)], float32), normal([(rows, 40), (40, 96)])
+    want = run_native(graph, arrays)[0]
+    machine = SHARING.tuned(wanted_blocks=2 * blocks, wanted_panels=2 * blocks)
+    built, executable = compile_graph(graph, machine=machine)
+    columns = len(re.findall(r"vector j\d+ < (?:64|32|96)", print_program(built.program)))
+    assert columns <= 2 * 2  # whole tiles and the remaining rows, in up to two widths
+    for threads in (1, 3):
+        assert same_bits(run_built(built, executable, graph, arrays, threads)[0], want)
 
 
 HALVES = {

@@ -15,6 +15,7 @@ import tracecomp as tc
 from tests.references import by_numpy
 from tracecomp.base import config
 from tracecomp.ir.graph import Graph
+from tracecomp.ir.loop_printer import print_program
 from tracecomp.ir.op import OPS
 from tracecomp.ir.program import call_steps
 from tracecomp.ir.types import TensorType, float32
@@ -276,6 +277,17 @@ def test_concatenated_and_padded(shapes: tuple[tuple[int, ...], ...], axis: int)
     assert np.array_equal(compiled(lambda *each: tc.cat(each, axis), *each).numpy(), want)
     found = compiled(lambda x: F.pad(x, (1, 2, 3, 0)) * 2, each[0]).numpy()
     assert np.array_equal(found, np.pad(each[0].numpy() * 2, ((0, 0), (3, 0), (1, 2))))
+
+
+@pytest.mark.parametrize("parts", [3, 9, 25, 58])
+def test_parts_of_a_long_concatenation_are_copied_one_by_one(parts: int) -> None:
+    """Each element is loaded once, without a condition, also where parts are views of memory in another layout."""
+    each = [normal(2, 32, 8, 8, seed=n).contiguous(memory_format=tc.channels_last) for n in range(parts)]
+    graph = tc.trace(lambda *each: tc.cat([x.permute(0, 2, 3, 1) for x in each], 3), *each)
+    text = print_program(build(graph).program)
+    assert text.count("store ") >= parts and "where" not in text and "select" not in text
+    found = compiled(lambda *each: tc.cat([x.permute(0, 2, 3, 1) for x in each], 3), *each)
+    assert np.array_equal(found.numpy(), np.concatenate([x.numpy().transpose(0, 2, 3, 1) for x in each], 3))
 
 
 @pytest.mark.sampled(3)

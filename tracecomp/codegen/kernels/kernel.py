@@ -91,7 +91,7 @@ class KernelEmitter(Statements):
         rest += ["i64 %count"] if self.counted else []
         own = _function("void", self.name, [*params, *rest], self.e)
         private_bytes = max([self.private_bytes, *(part.private_bytes for part in self.parts)])
-        text = "\n".join([own, *(part.text(private_bytes) for part in self.parts)])
+        text = "\n".join([own, *(part.text for part in self.parts)])
         return KernelCode(text, self.shared_bytes, private_bytes, bool(self.parts))
 
     def pointer(self, buffer: str) -> str:
@@ -106,15 +106,16 @@ class KernelEmitter(Statements):
         part = _Part(self, loop)
         self.parts.append(part)
         memory = f"%args{len(self.parts)}"
+        given = [Value(f"@{part.name}", "ptr"), Value(str(part.private_bytes), "i64"), *part.given]
         # On the stack: workers read it before the call returns.
-        e.allocas.append(f"  {memory} = alloca [{len(part.given)} x i64], align 8")
-        for n, value in enumerate(part.given):
+        e.allocas.append(f"  {memory} = alloca [{len(given)} x i64], align 8")
+        for n, value in enumerate(given):
             e.line(f"  {memory}.{n} = getelementptr i64, ptr {memory}, i64 {n}")
             e.line(f"  store {value}, ptr {memory}.{n}, align 8")
         e.declare(sync.PARALLEL, sync.PARALLEL_DECLARATION)
         awake_only, extent = int(loop.kind == "opportunistic"), "%count" if self.counted else loop.var.extent
-        given = f"ptr %team, ptr @{part.name}.run, ptr {memory}, i64 {extent}, i1 {awake_only}"
-        e.line(f"  call void @{sync.PARALLEL}({given})")
+        run = _runner(e, part.given)
+        e.line(f"  call void @{sync.PARALLEL}(ptr %team, ptr {run}, ptr {memory}, i64 {extent}, i1 {awake_only})")
         # Later loads have to assume that the part has executed the loop's stores.
         self.stores.bump(self.written(loop.body))
 
@@ -123,8 +124,8 @@ class _Part(Statements):
     """A parallel loop as a function over a range of its iterations.
 
     ``given`` are values of the enclosing kernel: the words of failing checks, addresses of buffers and values of names
-    from the kernel's statements. They are passed in memory, and a second function loads them, so that here they are
-    parameters without aliases.
+    from the kernel's statements. They are passed in memory, and another function loads them (``_runner``), so that here
+    they are parameters without aliases.
     """
 
     def __init__(self, kernel: KernelEmitter, loop: Loop) -> None:
@@ -150,20 +151,29 @@ class _Part(Statements):
         self.params.append(f"{spelled} {taken.text}")
         return taken
 
-    def text(self, private_bytes: int) -> str:
-        """Both functions. Every thread has ``private_bytes`` of scratch memory, by its number."""
-        span = ["i64 %start", "i64 %stop"]
-        lines = [f"define internal void @{self.name}.run(ptr %args, i64 %thread, i64 %start, i64 %stop) #0 {{"]
-        for n, value in enumerate(self.given):
-            lines.append(f"  %a{n} = getelementptr i64, ptr %args, i64 {n}")
-            lines.append(f"  %g{n} = load {value.type}, ptr %a{n}, align 8")
-        lines.append(f"  %before = mul i64 %thread, {private_bytes}")
-        lines.append("  %mine = getelementptr i8, ptr %g0, i64 %before")
-        given = [f"{value.type} %g{n}" for n, value in enumerate(self.given)]
-        lines.append(f"  call void @{self.name}({', '.join(['ptr %mine', *given[1:], *span])})")
-        run = "\n".join([*lines, "  ret void", "}"])
-        own = _function("internal void", self.name, [*self.params, *span], self.e)
-        return f"{own}\n{run}\n"
+    @property
+    def text(self) -> str:
+        return _function("internal void", self.name, [*self.params, "i64 %start", "i64 %stop"], self.e)
+
+
+def _runner(e: Emitter, given: list[Value]) -> str:
+    """A function that calls a part with the values ``given`` from memory, which begins with the part's address.
+
+    Every thread has as many bytes of scratch memory as the second word says, by its number. Parts with values of the
+    same types share the function.
+    """
+    name = f"@run.{'.'.join(value.type for value in given)}"
+    lines = ["  %part = load ptr, ptr %args, align 8", "  %b = getelementptr i64, ptr %args, i64 1"]
+    lines += ["  %bytes = load i64, ptr %b, align 8", "  %before = mul i64 %thread, %bytes"]
+    for n, value in enumerate(given):
+        lines.append(f"  %a{n} = getelementptr i64, ptr %args, i64 {n + 2}")
+        lines.append(f"  %g{n} = load {value.type}, ptr %a{n}, align 8")
+    passed = ["ptr %mine", *(f"{value.type} %g{n}" for n, value in enumerate(given[1:], 1))]
+    lines += ["  %mine = getelementptr i8, ptr %g0, i64 %before"]
+    lines += [f"  call void %part({', '.join([*passed, 'i64 %start', 'i64 %stop'])})", "  ret void"]
+    body = "\n".join(lines)
+    e.declare(name, f"define void {name}(ptr %args, i64 %thread, i64 %start, i64 %stop) #0 {{\n{body}\n}}")
+    return name
 
 
 def _function(kind: str, name: str, params: list[str], e: Emitter) -> str:

@@ -13,6 +13,7 @@ from tracecomp.codegen.kernels.address import Indexer, Position
 from tracecomp.codegen.kernels.checked import NOT_SHADOWED, tag_of
 from tracecomp.codegen.kernels.kernel import STREAMING, KernelCode, emit_kernel
 from tracecomp.codegen.kernels.overlap import overlapping
+from tracecomp.codegen.kernels.starts import from_starts
 from tracecomp.codegen.text.emitter import Emitter, Module, Value
 from tracecomp.codegen.text.lines import Lines
 from tracecomp.codegen.text.modules import ModuleText, defined_in, joined
@@ -22,7 +23,7 @@ from tracecomp.codegen.threads.entry import HEAD, head
 from tracecomp.ir.index import Index, Var
 from tracecomp.ir.loop_printer import kernel_key
 from tracecomp.ir.loops import LINE, Check, Expr, walk
-from tracecomp.ir.program import CallStep, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
+from tracecomp.ir.program import CallStep, Kernel, Program, Ref, RepeatStep, Slot, Step, WhenStep, WhileStep, call_steps
 
 ALIGNMENT = 64
 """Bytes: scratch memory, like values in the arena, begins at a cache line."""
@@ -80,6 +81,15 @@ def emit_program(
     return _ProgramEmitter(program, target, profile, complete, Lines(program.sources) if lines else None).emit()
 
 
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """The kernel that a function computes, the first elements of its parameters, and the key of its content."""
+
+    kernel: Kernel
+    starts: tuple[int, ...]
+    key: str
+
+
 class _ProgramEmitter:
     def __init__(
         self, program: Program, target: Target, profile: bool, complete: Callable[[ModuleText], None] | None,
@@ -96,7 +106,7 @@ class _ProgramEmitter:
         shadow = _rounded(program.arena_bytes) if program.checked else None
         self.module = Module(target, program.fast_math, shadow, lines)
         self.kernels: dict[tuple[str, tuple[str, ...]], tuple[str, KernelCode]] = {}
-        self.keys: dict[int, str] = {}
+        self.keys: dict[int, _Shared] = {}
         self.e = Emitter(self.module)
         self.scalars: dict[Var, Value | int] = {}
         self.indexer = Indexer(self.e, self._position, _no_expression)
@@ -108,24 +118,25 @@ class _ProgramEmitter:
 
     def emit(self) -> ProgramCode:
         calls = list(call_steps(self.program.steps))
-        progress.expect(len({id(c.kernel) for c in calls}))
+        progress.expect(len(calls))
         # Kernels first: how much scratch memory they want decides what the entry adds to the arena's address.
         chosen = [self._kernel(call) for call in calls]
-        self.codes = chosen
-        shared = max((code.shared_bytes for _, code in chosen), default=0)
-        private = max((code.private_bytes for _, code in chosen), default=0)
+        self.codes = [(name, code) for name, code, _ in chosen]
+        self.starts = [starts for *_, starts in chosen]
+        shared = max((code.shared_bytes for _, code in self.codes), default=0)
+        private = max((code.private_bytes for _, code in self.codes), default=0)
         self.shared_bytes = shared
         self._prologue()
         self._program_steps()
         ends = ["  ret void", *(["interrupted:", "  ret void"] if self.pauses else [])]
         entry = "\n".join(["entry:", *self.e.allocas, *self.e.blocks[0].lines, *ends])
-        parallel = any(code.parallel for _, code in chosen)
+        parallel = any(code.parallel for _, code in self.codes)
         for name in self.called:  # some are defined in earlier modules
             self.module.knows(f"@{name}")
         self.functions.append(f"{HEAD} {{\n{entry}\n}}")
         modules = (*self.modules, self._module())
         labels = tuple(c.label or c.kernel.name for c in calls)
-        functions = tuple(name for name, _ in chosen)
+        functions = tuple(name for name, _ in self.codes)
         metadata = self.lines.metadata() if self.lines else ""
         return ProgramCode(modules, shared, private, labels, parallel, functions, metadata)
 
@@ -143,26 +154,36 @@ class _ProgramEmitter:
         self.module.declarations.clear()
         self.functions.clear()
 
-    def _kernel(self, call: CallStep) -> tuple[str, KernelCode]:
-        """The function for a call; calls of equal kernels with equal aliasing share one."""
+    def _kernel(self, call: CallStep) -> tuple[str, KernelCode, tuple[int, ...]]:
+        """The function for a call, and the first elements of its arguments that it takes.
+
+        Calls of equal kernels with equal aliasing share a function.
+        """
         # Equal kernels may be called with operands that share memory in one place and
         # not in another: what may move past a store differs.
         groups = overlapping(call)
         # By the object first, as printing a kernel to find its equal costs more than most lookups.
-        printed = self.keys.setdefault(id(call.kernel), "") or kernel_key(call.kernel)
-        self.keys[id(call.kernel)] = printed
-        key = (printed, tuple(groups[p.name] for p in call.kernel.params))
+        shared = self.keys.get(id(call.kernel))
+        if shared is None:
+            shared = self.keys[id(call.kernel)] = self._shared(call.kernel)
+        kernel = shared.kernel
+        key = (shared.key, tuple(groups[p.name] for p in kernel.params))
         found = self.kernels.get(key)
         if found is None:
             if sum(map(len, self.functions)) >= MODULE_LENGTH:
                 self._next_module()
             name = f"k{len(self.kernels)}"
-            code = emit_kernel(call.kernel, name, self.module, groups)
+            code = emit_kernel(kernel, name, self.module, groups)
             text = self.lines.finish(code.text, main_source(call, self.program)) if self.lines else code.text
             self.functions.append(text)
-            progress.advance(call.kernel.name)
             found = self.kernels[key] = (name, code)
-        return found
+        progress.advance(kernel.name)
+        return (*found, shared.starts)
+
+    def _shared(self, kernel: Kernel) -> _Shared:
+        # Checks compare positions with the whole parameter.
+        moved, starts = (kernel, (0,) * len(kernel.params)) if self.program.checked else from_starts(kernel)
+        return _Shared(moved, starts, kernel_key(moved))
 
     # ---- the entry
 
@@ -321,7 +342,8 @@ class _ProgramEmitter:
     def _call(self, call: CallStep) -> None:
         number = self.step
         self.step += 1
-        args = [self._slot_address(r.slot, r.offset) for r in call.args]
+        firsts = [n * p.dtype.itemsize for n, p in zip(self.starts[number], call.kernel.params, strict=True)]
+        args = [self._slot_address(r.slot, r.offset + n) for r, n in zip(call.args, firsts, strict=True)]
         tags = [f"i64 {_tag(r.slot)}" for r in call.args] if self.program.checked else []
         rest = ["ptr %team", "ptr %failed", f"i64 {number + 1}", str(self.shared), str(self.private)]
         started = self._clock() if self.profile else None

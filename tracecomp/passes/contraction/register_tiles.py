@@ -10,10 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tracecomp.ir.index import Index, Var, index, linear
+from tracecomp.ir.index import Index, Var, computed, index, linear
 from tracecomp.ir.loop_copy import Copier
-from tracecomp.ir.loops import LINE, Accumulate, Loop, Prefetch, Stmt, Update
+from tracecomp.ir.loops import (
+    LINE,
+    Accumulate,
+    Call,
+    Const,
+    Expr,
+    If,
+    IndexValue,
+    Loop,
+    Prefetch,
+    Stmt,
+    Update,
+)
 from tracecomp.ir.pieces import Pieces
+from tracecomp.ir.types import bool_, int64
 from tracecomp.passes.contraction.block_choice import epilogue_accesses
 from tracecomp.passes.contraction.operand_copies import with_copies
 from tracecomp.passes.contraction.packing import Panels
@@ -59,7 +72,7 @@ class _Tiled:
     def emit(self) -> tuple[Stmt, ...]:
         """Return full and remaining lanes, by blocks of rows and the remaining rows."""
         outer, columns = product_of(self.others), self.schedule.columns()
-        rows = [self.schedule.blocks_of_rows(n) for n in self.schedule.row_blocks]
+        rows = [self.schedule.joined_blocks(n) for n in self.schedule.row_blocks]
         if self.schedule.by_rows:
             return self._by_rows(outer, columns, rows[0])
         parts = [self._blocks(outer, c, some) for c, some in zip(columns, rows, strict=True)]
@@ -71,12 +84,12 @@ class _Tiled:
         # Columns inside: the thread keeps its rows of A near, and iterates over the columns of B.
         place = Var("place", outer)
         parts = []
-        for number, step, some in _numbered(rows):
+        for number, at_row, some in _numbered(rows):
             body: list[Stmt] = []
             for c in columns:
                 column = Var(self._name("column"), c.count)
                 names, at = ([column], index(column)) if c.count > 1 else ([], Index())
-                body.extend(loops("serial", names, self._block([], c, at, step, some)))
+                body.extend(loops("serial", names, self._block([], c, at, at_row, some)))
             mapping = positions(self.others, index(place) if outer > 1 else Index())
             parts.append(Loop(self.threads, number, Copier(mapping).stmts(body)))
         return one_after_another(self.threads, [self._below(place, parts)])
@@ -92,9 +105,9 @@ class _Tiled:
         mapping = positions([*self.others, *split], at)
         inner = [v for v in self.schedule.block_vars if v not in split]
         parts = []
-        for number, step, some in _numbered(rows):
+        for number, at_row, some in _numbered(rows):
             packing = self.panels.packed_by_block(columns, column, self._name("_own")) if self.by_block else ()
-            body = (*packing, *self._block(inner, columns, column, step, some))
+            body = (*packing, *self._block(inner, columns, column, at_row, some))
             parts.append(Loop(self.threads, number, Copier(mapping).stmts(body)))
         return self._below(place, parts)
 
@@ -108,12 +121,13 @@ class _Tiled:
         return Loop(self.threads, place, below)
 
     def _block(
-        self, inner: list[Var], columns: Pieces, column: Index, first: Index, some: RowBlocks
+        self, inner: list[Var], columns: Pieces, column: Index, number: Index, some: RowBlocks
     ) -> tuple[Stmt, ...]:
-        """Return register tiles along the rows, from step ``first``, for all values of the inner variables."""
+        """Return register tiles along the rows of block ``number``, for all values of the inner variables."""
+        first = some.steps.start(number)
 
         def body(nest: BilinearNest) -> tuple[Stmt, ...]:
-            return self._tiles(nest, columns, column, first, some)
+            return self._tiles(nest, columns, column, number, some)
 
         if self.schedule.k_blocks is None:
             # Without k-blocks a tile's sum begins and ends in registers.
@@ -126,18 +140,21 @@ class _Tiled:
         return in_k_blocks(self.nest, self.schedule.k_blocks, Totals(self._name("totals"), inner, spans), body)
 
     def _tiles(
-        self, nest: BilinearNest, columns: Pieces, column: Index, first: Index, some: RowBlocks
+        self, nest: BilinearNest, columns: Pieces, column: Index, number: Index, some: RowBlocks
     ) -> tuple[Stmt, ...]:
         tiles: list[Stmt] = []
-        steps, height = some.steps.length, self.schedule.height
-        if steps:
-            step = Var(self._name("step"), steps)
-            micro = self._micro(nest, columns, column, (first + index(step)) * height, height)
-            tiles.extend([Loop("serial", step, micro)] if steps > 1 else Copier({step: Index()}).stmts(micro))
+        height = self.schedule.height
+        if some.most:
+            step = Var(self._name("step"), some.most)
+            exists, at = _step(some, number, step)
+            micro = self._micro(nest, columns, column, at * height, height)
+            body = micro if exists is None else (If(exists, micro),)
+            tiles.extend([Loop("serial", step, body)] if step.extent > 1 else Copier({step: Index()}).stmts(body))
         if some.rest:
             # The remaining rows are one shorter tile with a separate body.
             last = Index((), self.schedule.steps * height)
-            tiles.extend(self._micro(nest, columns, column, last, self.schedule.rows_left))
+            micro = self._micro(nest, columns, column, last, self.schedule.rows_left)
+            tiles.extend((If(_is_last(some, number), micro),) if some.last else micro)
         return tuple(tiles)
 
     def _micro(self, nest: BilinearNest, columns: Pieces, column: Index, first: Index, height: int) -> tuple[Stmt, ...]:
@@ -239,10 +256,27 @@ class _Tiled:
 
 
 def _numbered(rows: list[RowBlocks]) -> Iterator[tuple[Var, Index, RowBlocks]]:
-    """Blocks of rows, their number and the first step of each."""
+    """Blocks of rows, and their number."""
     for some in rows:
         number = Var("number", some.count)
-        yield number, some.steps.start(index(number) if some.count > 1 else Index()), some
+        yield number, index(number) if some.count > 1 else Index(), some
+
+
+def _step(some: RowBlocks, number: Index, step: Var) -> tuple[Expr | None, Index]:
+    """Step ``step`` of block ``number``, and the condition that the block has it."""
+    length, at = some.steps.length, some.steps.start(number) + index(step)
+    if not some.last or some.last == length:
+        return None, at
+    # Where the last block is the longer one, its number, and no other, divides by the number of the others.
+    own = at if some.last < length else index(step) - number // some.steps.count * (some.last - length)
+    steps = some.steps.end + some.last
+    exists = Call("lt", (IndexValue(own), Const(steps if some.last < length else length, int64)), bool_)
+    # The bounds are known where the condition holds.
+    return exists, computed(IndexValue(at), (0, steps - 1))
+
+
+def _is_last(some: RowBlocks, number: Index) -> Expr:
+    return Call("ge", (IndexValue(number), Const(some.steps.count, int64)), bool_)
 
 
 def _summed(names: list[Var], body: tuple[Stmt, ...], unrolled: int) -> tuple[Stmt, ...]:

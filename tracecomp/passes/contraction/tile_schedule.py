@@ -37,14 +37,23 @@ PADDING = "skipped padding terms affect the bits"
 
 @dataclass(frozen=True)
 class RowBlocks:
-    """Blocks of tiles along the rows, in ``steps`` of one tile; ``rest``: the last one includes the remaining rows."""
+    """Blocks of tiles along the rows, in ``steps`` of one tile, and one more block of ``last`` steps, if any.
+
+    ``rest``: the last one includes the remaining rows.
+    """
 
     steps: Pieces
     rest: bool = False
+    last: int = 0
 
     @property
     def count(self) -> int:
-        return self.steps.count
+        return self.steps.count + bool(self.last)
+
+    @property
+    def most(self) -> int:
+        """Steps of the longest block."""
+        return max(self.steps.length, self.last)
 
 
 @dataclass(frozen=True)
@@ -112,6 +121,15 @@ class TileSchedule:
         if self.steps > done or self.rows_left or not found:
             found.append(RowBlocks(Pieces(1, done, self.steps - done), bool(self.rows_left)))
         return found
+
+    def joined_blocks(self, blocks: int) -> list[RowBlocks]:
+        """``blocks_of_rows``, where possible as blocks that share one loop over tiles, so that its code exists once."""
+        found = self.blocks_of_rows(blocks)
+        # The length of a block with totals is a size of memory. Unrolled terms depend on the row.
+        if len(found) == 1 or self.k_blocks is not None or self.written_out or not found[1].steps.length:
+            return found
+        equal, last = found
+        return [RowBlocks(equal.steps, last.rest, last.steps.length)]
 
     def _even(self, blocks: int) -> tuple[int, int]:
         """Return the steps of a block and the number of such blocks; the remainder is one more block, of similar size

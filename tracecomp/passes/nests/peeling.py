@@ -16,8 +16,10 @@ from tracecomp.ir.loop_copy import Copier
 from tracecomp.ir.loops import Call, Const, Expr, IndexValue, Let, Load, Read, Stmt, Store, expressions
 from tracecomp.ir.types import bool_
 
-MAX_PARTS = 8
-"""Most parts of a loop, as each is a copy of its body."""
+FEW_PARTS = 8
+"""Parts of a loop that may each be a copy of its body."""
+MAX_PARTS = 64
+"""Most parts of a loop whose bodies are short: of a concatenation each copies one operand."""
 MIN_PART = 4
 """Least average iterations per part: in shorter parts the loop overhead dominates."""
 MIN_WORK = 64
@@ -42,9 +44,17 @@ def parts_of(names: Sequence[Var], body: list[Stmt]) -> tuple[Var, list[int]] | 
         return None
     cuts = sorted({0, best.extent, *(c for c in found[best] if 0 < c < best.extent)})
     sizes = [b - a for a, b in pairwise(cuts)]
-    # Copies of a body cost compile time and instruction cache, which only long parts recover.
+    # Copies of a body cost compile time and instruction cache, which only long parts recover (``part_bodies``).
     long = best.extent >= MIN_PART * len(sizes) or prod(v.extent for v in names[names.index(best) + 1 :]) >= MIN_WORK
     return (best, cuts) if 2 <= len(sizes) <= MAX_PARTS and long else None
+
+
+def part_bodies(var: Var, cuts: Sequence[int], body: list[Stmt]) -> list[tuple[Var, list[Stmt]]]:
+    """The bodies of all parts, each with its variable; none if they are many and together much longer than ``body``."""
+    found = [part(var, low, high, body) for low, high in pairwise(cuts)]
+    # Folding removes statements: a part of a concatenation loads one operand, and names and stores it.
+    short = sum(len(stmts) for _, stmts in found) <= 3 * len(body)
+    return found if len(found) <= FEW_PARTS or short else []
 
 
 def part(var: Var, low: int, high: int, body: list[Stmt]) -> tuple[Var, list[Stmt]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tracecomp.base import progress
 from tracecomp.base.errors import note_place
 from tracecomp.ir.graph import Node, Value
 from tracecomp.ir.types import TensorType, uint8
@@ -80,7 +81,9 @@ def make_kernels(frame: Frame, log: Log) -> Frame:
     outputs = frame.outputs
     lowerer = GroupLowerer(frame.partition, frame.nests, outputs, frame.machine, frame.frozen, frame.given)
     tasks: list[Task | ControlTask] = []
-    for unit in frame.partition.units():
+    units = list(frame.partition.units())
+    progress.expect(len(units))
+    for unit in units:
         groups = unit.groups if isinstance(unit, RowFusion) else (unit,)
         try:
             control = isinstance(unit, Group) and unit.kind == "control"
@@ -90,6 +93,7 @@ def make_kernels(frame: Frame, log: Log) -> Frame:
             sources = [frame.graph.origin[n].source for n in nodes if n in frame.graph.origin]
             note_place(error, f"kernel of {', '.join(dict.fromkeys(n.op.name for n in nodes))}", sources)
             raise
+        progress.advance(groups[0].nodes[0].op.name)
     tasks.extend(copy_task(c.source, c.target, frame.machine, c.large) for c in outputs.copies)
     # All kernels of the frame are built.
     frame.nests.forget()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 from math import inf, prod
 from typing import TypeVar
 
@@ -17,7 +16,7 @@ from tracecomp.passes.cost.reference import SHUFFLED_STRIDE
 from tracecomp.passes.cost.scalar_cost import MOVING_COST, stmts_cost
 from tracecomp.passes.nests.loop_nest import Nest, ReductionPass
 from tracecomp.passes.nests.loop_vars import merge_vars, merged, replaced, split, wanted_split
-from tracecomp.passes.nests.peeling import part, parts_of
+from tracecomp.passes.nests.peeling import part_bodies, parts_of
 from tracecomp.passes.schedule.column_reductions import column_schedule, column_sums, columns, streams_columns
 from tracecomp.passes.schedule.interleave import with_interleaved_stores
 from tracecomp.passes.schedule.nest_schedules import (
@@ -38,7 +37,8 @@ def schedule_nest(nest: Nest, chooser: Chooser) -> tuple[Stmt, ...]:
     machine = chooser.machine
     # Interleaved stores first, as they add a variable for lanes. Joining next, so that fewer and longer variables are
     # judged. Non-temporal stores last, on final offsets.
-    nest = streamed(_joined_outer(_split_vars(with_interleaved_stores(nest), machine)), machine)
+    split_nests = list(_splits(with_interleaved_stores(nest), machine))
+    nest = streamed(_joined_outer(split_nests[-1]), machine)
     if any(v.extent == 0 for v in nest.outer):
         return ()
     threads = parallel_kind(_work(nest, machine), machine)
@@ -47,7 +47,17 @@ def schedule_nest(nest: Nest, chooser: Chooser) -> tuple[Stmt, ...]:
         rows = RowSchedule(_rows_at_once(nest, machine), machine.lanes(4), threads)
         return _along_rows(nest, _handed_in(rows, nest, chooser))
     # Parts of a peeled loop are scheduled separately, as their accesses differ, and put under one outer loop again.
-    return _together(s for part in _parts(nest) or [nest] for s in _map(part, threads, chooser))
+    parts = _parts(nest) or _parts_before_splits(split_nests[-2::-1], machine)
+    return _together(s for part in parts or [nest] for s in _map(part, threads, chooser))
+
+
+def _parts_before_splits(nests: Sequence[Nest], machine: Machine) -> list[Nest]:
+    """Parts of the first of ``nests`` that has some: a later split hides conditions on the variable that it splits.
+
+    A part decides most of the divisions for which the variable was split.
+    """
+    parts = next((found for nest in nests if (found := _parts(nest))), [])
+    return [streamed(_joined_outer([*_splits(part, machine)][-1]), machine) for part in parts]
 
 
 def _map(nest: Nest, threads: str, chooser: Chooser) -> tuple[Stmt, ...]:
@@ -151,17 +161,19 @@ def _together(body: Iterable[Stmt]) -> tuple[Stmt, ...]:
     return tuple(result)
 
 
-def _split_vars(nest: Nest, machine: Machine) -> Nest:
+def _splits(nest: Nest, machine: Machine) -> Iterator[Nest]:
+    """The nest before and after each split of a variable."""
+    yield nest
     # Each split removes a division; the bound guarantees termination.
     for _ in range(machine.tuning.most_splits):
         # Summed variables are split in multiples of the lanes alone, so that each element stays in its partial sum.
         found = wanted_split(nest.stmts, nest.outer) or wanted_split(nest.stmts, nest.reduced, nest.lanes)
         if found is None:
-            break
+            return
         outer, inner, mapping = split(*found)
         rows = replaced(nest.outer, found[0], outer, inner)
         nest = nest.mapped(mapping, rows, replaced(nest.reduced, found[0], outer, inner))
-    return nest
+        yield nest
 
 
 def _parts(nest: Nest) -> list[Nest]:
@@ -174,8 +186,7 @@ def _parts(nest: Nest) -> list[Nest]:
         return []
     var, cuts = found
     result = []
-    for low, high in pairwise(cuts):
-        new, body = part(var, low, high, nest.items[0])
+    for new, body in part_bodies(var, cuts, nest.items[0]):
         rows = [new if v == var else v for v in nest.outer]
         # A part has no conditions, so variables may join that could not before.
         result.append(_joined_outer(Nest(rows, [], [body], nest.params, nest.lanes, [])))
