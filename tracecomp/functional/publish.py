@@ -420,9 +420,9 @@ def _without_views(run: Callable[..., Any], name: str) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         result = run(*args, **kwargs)
         if type(result) is Tensor:
-            if result._linked and not use.begun:
+            if result._linked and not modes.levels:  # views have the tangents of their base
                 _end_views([result], (*args, *kwargs.values()))
-        elif isinstance(result, tuple) and not use.begun:
+        elif isinstance(result, tuple) and not modes.levels:
             views = [t for t in result if type(t) is Tensor and t._linked]
             if views:
                 _end_views(views, (*args, *kwargs.values()))

@@ -38,3 +38,9 @@ def test_results_in_new_memory_can_be_written(name: str) -> None:
         (grad,) = tc.autograd.grad(found.sum(), [x])
         assert grad.shape == x.shape and not found._is_view()
     assert tc.equal(call(x), NEW[name](x) * 2)
+
+
+def test_results_can_be_written_while_tensors_without_memory_exist() -> None:
+    kept = tc.ones(2, device="meta") + tc.ones(2, device="meta")
+    test_results_in_new_memory_can_be_written("keepdim")
+    assert kept.is_meta
