@@ -605,3 +605,33 @@ def test_a_native_call_does_not_double_the_memory_of_intermediate_values() -> No
     arena = entry.plan.forward.executable.image.memory_bytes
     assert arena > 1_000_000
     assert held < 1.5 * arena
+
+
+@pytest.mark.parametrize("clip", ["clip_grad_norm_", "clip_grad_value_"])
+def test_gradients_that_the_call_writes_in_place(clip: str) -> None:
+    """Native code serves a step that clips its gradients; each gradient counts the write of its call."""
+
+    def losses(compile: Callable[[Any], Any]) -> tuple[list[Any], Any]:
+        tc.manual_seed(0)
+        model = nn.Linear(4, 3)
+        optimizer = tc.optim.AdamW(model.parameters(), lr=0.1)
+
+        def step(x: Any) -> Any:
+            optimizer.zero_grad()
+            loss = model(x).square().sum()
+            loss.backward()
+            getattr(nn.utils, clip)(model.parameters(), 0.5)
+            optimizer.step()
+            return loss.detach()
+
+        run, seen = compile(step), []
+        for n in range(8):
+            loss = run(tc.arange(8.0).reshape(2, 4) - n)
+            grad = model.weight.grad
+            seen.append((loss.item(), grad.tolist(), grad._version))
+            del grad  # its memory may be used again
+        return seen, run
+
+    seen, compiled = losses(tc.compile)
+    assert seen == losses(lambda fn: fn)[0]
+    assert compiled.entries[0].fast is not None

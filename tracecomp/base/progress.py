@@ -15,7 +15,9 @@ PATIENCE = 2.0
 _AGAIN = 0.1
 """Seconds between two lines of a bar."""
 _WIDTH = 20
+"""Characters of a bar: each is five percent."""
 _CLEAR = "\r\033[K"
+"""Characters that clear the terminal's current line."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ SECONDS_PER_NODE = 1e-3
 LEAST_SECONDS = 0.3
 """Shorter compilations, as estimated, are not worth another process."""
 _SHOW_SECONDS = 0.1
-"""Time between two looks at the progress of a job that is waited for."""
+"""Seconds between two updates of the bar of a job."""
 MOST_ATTEMPTS = 3
 """Workers that may die with one program before its function stays eager."""
 

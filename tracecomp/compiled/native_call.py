@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from math import prod
 from typing import Any
@@ -82,7 +83,7 @@ def _fits(plan: Plan, leaves: Leaves) -> bool:
         and all(b.kind == "state" for b in holders)
         and sum(isinstance(x, Tensor) for x in leaves) <= _MAX_TENSORS
         and all(times and b in updated for b, times in recording.writes)
-        and all(new is None or (id(b.ref) in reusable and _simple(new)) for b, new in recording.grads)
+        and all(new is None or (id(b.ref) in reusable and _is_kept(new)) for b, new in recording.grads)
         and (all(map(_simple, recording.results)) or all(map(_native, recording.results)))
     )
 
@@ -107,6 +108,14 @@ def _simple(r: Result) -> bool:
     if isinstance(r, Plain):
         return r.is_constant()
     return isinstance(r, Given) and r.source.kind in ("argument", "state")
+
+
+def _is_kept(new: Result) -> bool:
+    """Whether a gradient that is there already can take the place of ``new``, as in calls that Python makes.
+
+    It counts the writes of the call that made it: a gradient that is clipped in place counts one.
+    """
+    return isinstance(new, Made) and _simple(replace(new, history=replace(new.history, version=0)))
 
 
 class _Writer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -161,11 +162,14 @@ class RecompilePolicy:
         learned, guards = self.learned, [e.recording.guards for e in entries]
         numbers = learned.numbers.of_call(guards, args, kwargs)
         follow = learned.follow and not any(g.reads.asks_types for g in guards)
+        start = time.perf_counter()
         with self.budget.spending():
             made = record(
                 self.fn, args, kwargs, self.name, self.fullgraph, places=learned.places(), follow=follow,
                 varying=learned.varying_sizes(entries, args, kwargs), numbers=numbers, shared=learned.shared,
             )  # fmt: skip
+        if isinstance(made[1], Recording):
+            made[1].seconds = time.perf_counter() - start
         self.recordings += 1
         return made
 

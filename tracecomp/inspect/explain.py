@@ -106,6 +106,7 @@ def _recording(compiled: Compiled, entry: Entry, leaves: Leaves | None) -> Recor
         operators=dict(Counter(n.op.name for n in graph.live_nodes()).most_common()),
         graphs=tuple(_graphs(recording, plan, leaves)) if plan is not None else (),
         says="; ".join(text for text in (plan.says if plan is not None else "", entry.says) if text),
+        seconds=recording.seconds,
     )
 
 
@@ -167,7 +168,8 @@ def _unchecked(backend: object) -> Any:
 
 def _stage(stage: Stage[Any], size: str) -> StageFacts:
     choices = tuple((c.subject, c.chosen, c.reason, str(c.origin.source or "")) for c in stage.log.choices)
-    return StageFacts(stage.name, stage.seconds, size, {r: n for r, n in stage.log.hits.most_common() if n}, choices)
+    rules = {r: n for r, n in stage.log.hits.most_common() if n}
+    return StageFacts(stage.name, stage.seconds, size, rules, choices, dict(stage.log.seconds))
 
 
 def _costs(

@@ -18,13 +18,17 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True)
 class StageFacts:
-    """One step of the compilation: its time, the program's size after it, its rules, choices with reasons."""
+    """One step of the compilation: its time, the program's size after it, its rules, choices with reasons.
+
+    ``parts`` are the seconds of some of its work.
+    """
 
     name: str
     seconds: float
     size: str
     rules: dict[str, int]
     choices: tuple[tuple[str, str, str, str], ...]
+    parts: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -146,7 +150,7 @@ class GraphFacts:
 
 @dataclass(frozen=True)
 class RecordingFacts:
-    """One recording: its inputs and outputs, by role; the numbers it depends on; guards; its graphs."""
+    """One recording: its inputs and outputs, by role; the numbers it depends on; guards; its graphs; its time."""
 
     name: str
     calls: int
@@ -157,6 +161,7 @@ class RecordingFacts:
     operators: dict[str, int]
     graphs: tuple[GraphFacts, ...] = ()
     says: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 from tracecomp.compiled.function import Compiled
 from tracecomp.inspect.command import EPILOG, UsageError, add_arguments, called, check_output, compiled_of, program
 from tracecomp.inspect.report import write_report
+from tracecomp.inspect.report.compile_times import as_text
 from tracecomp.inspect.text_report import seconds
 
 TURNS = 7
@@ -78,6 +79,8 @@ def run_report(options: argparse.Namespace) -> int:
     if not args and not kwargs:
         called(compiled)
     path = write_report(compiled, output, tuple(args), kwargs, options.against, options.errors)
+    for made in json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))["programs"]:
+        print(f"compiling {made['name']} ({made['phase']}):\n{as_text(made['compileTimes'])}")
     print(f"wrote {path} and {path.with_suffix('.json')}", file=sys.stderr)
     return 0
 

@@ -24,9 +24,10 @@ class Choice:
 
 @dataclass(slots=True)
 class Log:
-    """Log of one step: how often each rule fired, and choices with their reasons."""
+    """Log of one step: how often each rule fired, choices with their reasons, and the seconds of some of its work."""
 
     hits: Counter[str] = field(default_factory=Counter)
+    seconds: dict[str, float] = field(default_factory=dict)
     choices: list[Choice] = field(default_factory=list)
 
     def choose(self, subject: str, chosen: str, reason: str, origin: Origin | None = None) -> None:

@@ -95,6 +95,7 @@ class Recording:
     shared: Sequence[Binding] = ()
     catches: bool = False
     calls: int = 0
+    seconds: float = 0.0
 
     @property
     def may_be_left(self) -> bool:

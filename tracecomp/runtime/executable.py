@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -30,14 +31,17 @@ class Executable:
     """A program as machine code.
 
     Arrays are as large as their slots, outputs C-contiguous; distinct slots have distinct memory (state that is updated
-    in place is one slot). Calls from several Python threads at once are safe.
+    in place is one slot). Calls from several Python threads at once are safe. ``seconds`` are the times of steps: of
+    linking, and of those that were done again for readers.
     """
 
     def __init__(self, program: Program | Callable[[], Program], image: Image | None = None) -> None:
         """Compile ``program``; with an ``image``, ``program`` may be a function that returns it on request."""
         self._source = program
         self.image = image or image_of(self.program)
+        start = time.perf_counter()
         self._native = loaded(self.image)
+        self.seconds = {"text": 0.0, "LLVM": 0.0, "link": time.perf_counter() - start}
         if folder := config.current().jitdump:
             opened(folder, os.getpid()).add(self.program, self._native.library, self.image.objects)
 
@@ -89,7 +93,9 @@ class Executable:
     @cached_property
     def code(self) -> ProgramCode:
         """The program as LLVM text, written once more for readers."""
+        start = time.perf_counter()
         code: ProgramCode = codegen.emit_program(self.program, compiler.host_target())
+        self.seconds["text"] = time.perf_counter() - start
         return code
 
     @property
@@ -101,7 +107,10 @@ class Executable:
     def annotated(self) -> str:
         """The machine code, disassembled, with directives for the user's line of every instruction."""
         text = codegen.emit_program(self.program, compiler.host_target(), lines=True).text
-        return native.compile_assembly(text, compiler.host_target())
+        start = time.perf_counter()
+        assembly = native.compile_assembly(text, compiler.host_target())
+        self.seconds["LLVM"] = time.perf_counter() - start
+        return assembly
 
     @property
     def assembly(self) -> str:

@@ -14,6 +14,7 @@ import pytest
 import tracecomp as torch
 from tracecomp import nn
 from tracecomp.__main__ import main
+from tracecomp.inspect.report.compile_times import as_text
 
 WIDTH = 32
 
@@ -48,6 +49,25 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def twin(path: Path) -> Any:
     return json.loads(path.with_suffix(".json").read_text())
+
+
+def test_the_time_of_compiling_is_a_tree_of_steps(written: Path) -> None:
+    [program] = twin(written)["programs"]
+    tree = program["compileTimes"]
+    parts = {p["name"]: p for p in tree["parts"]}
+    assert list(parts) == ["recording", "passes", "lowering", "machine code"]
+    assert [p["name"] for p in parts["machine code"]["parts"]] == ["text", "LLVM", "link"]
+    [kernels] = [p for p in parts["lowering"]["parts"] if p["name"] == "kernels"]
+    assert [p["name"] for p in kernels["parts"]] == ["nests"]
+    lines = as_text(tree).splitlines()
+    assert lines[0].startswith("#" * 40) and lines[0].endswith("100 %  step")
+    assert any(line.endswith("    LLVM") for line in lines)
+
+    def check(step: Any) -> None:
+        assert sum(p["seconds"] for p in step["parts"]) <= step["seconds"] * 1.001
+        list(map(check, step["parts"]))
+
+    check(tree)
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from tracecomp.inspect.environment import environment
 from tracecomp.inspect.explain import explained
 from tracecomp.inspect.facts import FunctionFacts, GraphFacts, plain
 from tracecomp.inspect.node_errors import node_errors
+from tracecomp.inspect.report.compile_times import compile_times
 from tracecomp.inspect.report.stages import Nodes, Texts, kernel_table, scope_paths, stage_table
 from tracecomp.inspect.text_report import short
 from tracecomp.ir.loop_printer import kernel_lines
@@ -39,7 +40,12 @@ def report_data(
     ``errors``: include errors of every node against float64.
     """
     facts = explained(compiled, args, kwargs)
-    programs = [program_data(g, errors) for f in _functions(facts) for g in f.graphs if g.backend is not None]
+    programs = [
+        program_data(graph, 0.0 if number else recording.seconds, errors)
+        for function in _functions(facts)
+        for recording in function.recordings
+        for number, graph in enumerate(g for g in recording.graphs if g.backend is not None)
+    ]
     return {
         "format": FORMAT,
         "name": facts.name,
@@ -64,8 +70,8 @@ def _without_kernels(facts: dict[str, Any]) -> dict[str, Any]:
     return {**facts, "recordings": recordings, "parts": [_without_kernels(p) for p in facts["parts"]]}
 
 
-def program_data(graph: GraphFacts, errors: bool = False) -> dict[str, Any]:
-    """One graph: its steps, kernels and memory, and on request its nodes' errors."""
+def program_data(graph: GraphFacts, recording: float, errors: bool = False) -> dict[str, Any]:
+    """One graph: its steps, kernels and memory, and on request its nodes' errors. ``recording`` are seconds."""
     backend = graph.backend
     assert isinstance(backend, Native)
     built, texts = backend.built, Texts()
@@ -88,6 +94,7 @@ def program_data(graph: GraphFacts, errors: bool = False) -> dict[str, Any]:
         "threads": graph.threads,
         "recordedNodes": graph.nodes,
         "steps": facts["stages"],
+        "compileTimes": compile_times(graph, recording, backend.executable.seconds),
         "apart": facts["apart"],
         "memory": facts["memory"],
         "texts": texts.list,

@@ -267,7 +267,7 @@ def _step(some: RowBlocks, number: Index, step: Var) -> tuple[Expr | None, Index
     length, at = some.steps.length, some.steps.start(number) + index(step)
     if not some.last or some.last == length:
         return None, at
-    # Where the last block is the longer one, its number, and no other, divides by the number of the others.
+    # A longer last block: its number, and no other, divides by the number of the others.
     own = at if some.last < length else index(step) - number // some.steps.count * (some.last - length)
     steps = some.steps.end + some.last
     exists = Call("lt", (IndexValue(own), Const(steps if some.last < length else length, int64)), bool_)

@@ -6,6 +6,7 @@ parameters, are known only when the kernel is built. Then the nest is moved to t
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -25,6 +26,8 @@ class Nests:
     """Cache of the unscheduled nests of a frame's groups. Returned nests are immutable."""
 
     known: dict[Any, Nest | BilinearNest] = field(default_factory=dict)
+    seconds: float = 0.0
+    """Time spent on building nests."""
 
     def loops(self, group: Group, partition: Partition) -> Nest:
         """The nest of elementwise nodes and reductions."""
@@ -48,8 +51,10 @@ class Nests:
         if key not in self.known:
             params = Params(partition.materialized_views, slices=partition.slices)
             build = labelled_bilinear if group.kind == "bilinear" else build_nest
+            start = time.perf_counter()
             # A rematerialized producer is part of the nest, so the group is completed first.
             self.known[key] = build(whole, stored, params)
+            self.seconds += time.perf_counter() - start
         return self.known[key]
 
     def forget(self) -> None:

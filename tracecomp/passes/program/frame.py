@@ -125,6 +125,10 @@ def everywhere(step: Run[Frame]) -> Run[Frame]:
     def run(frame: Frame, log: Log) -> Frame:
         # Innermost first: a frame's block contains those of its bodies, so their sizes have to be known.
         bodies = {node: tuple(run(f, log) for f in frames) for node, frames in frame.bodies.items()}
-        return step(replace(frame, bodies=bodies), log)
+        before = frame.nests.seconds
+        result = step(replace(frame, bodies=bodies), log)
+        if frame.nests.seconds > before:
+            log.seconds["nests"] = log.seconds.get("nests", 0.0) + frame.nests.seconds - before
+        return result
 
     return run

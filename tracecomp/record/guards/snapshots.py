@@ -117,16 +117,16 @@ def plain_value(value: Any) -> Any:
     return value.value if type(value) in (SymScalar, SymInt) else value
 
 
-def freeze(value: object, above: tuple[object, ...] = ()) -> Any:
+def freeze(value: object, above: set[int] | None = None) -> Any:
     """A snapshot that compares equal while ``value`` means the same; ``MISSING`` when it cannot be watched.
 
-    ``above`` are the containers that it is in: what holds itself cannot be watched.
+    ``above`` are the identities of the containers that it is in: a container that holds itself cannot be watched.
     """
     value = plain_value(value)
     if isinstance(value, PLAIN):
         return plain(value)
     if isinstance(value, BY_CONTENTS):
-        return MISSING if any(value is x for x in above) else (type(value), _freeze_items(value, (*above, value)))
+        return _freeze_container(value, set() if above is None else above)
     if isinstance(value, np.ndarray) and value.size <= _FROZEN_ARRAY:
         return (np.ndarray, (value.dtype, value.shape, value.tobytes()))
     if isinstance(value, Tensor | np.ndarray) or callable(value):
@@ -155,7 +155,17 @@ def is_by_contents(value: object) -> TypeGuard[Collection[object]]:
     return isinstance(value, BY_CONTENTS) and not getattr(value, "__dict__", None)
 
 
-def _freeze_items(value: Any, above: tuple[object, ...]) -> Any:
+def _freeze_container(value: Any, above: set[int]) -> Any:
+    key = id(value)
+    if key in above:
+        return MISSING
+    above.add(key)
+    items = _freeze_items(value, above)
+    above.discard(key)
+    return (type(value), items)
+
+
+def _freeze_items(value: Any, above: set[int]) -> Any:
     """The contents of a container, or its length when they are too many or cannot be watched."""
     if len(value) > _FROZEN_SIZE:
         return len(value)

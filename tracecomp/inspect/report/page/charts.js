@@ -155,26 +155,32 @@ function drawPeak(c, live, X, Y, w) {
 }
 
 function drawFlame() {
-  const p = program(), costs = report.facts.costs, steps = p.steps.filter((s) => s.seconds > 0);
-  const known = steps.reduce((sum, s) => sum + s.seconds, 0);
-  const whole = costs && !costs.loaded && costs.compiling > known ? costs.compiling : known;
-  const lowering = steps.findIndex((s) => s.name.endsWith("fusion"));
-  const first = steps.slice(0, lowering < 0 ? steps.length : lowering), second = lowering < 0 ? [] : steps.slice(lowering);
-  const sum = (list) => list.reduce((total, s) => total + s.seconds, 0);
-  const rows = [
-    [["compiling", whole, ""]],
-    [["passes", sum(first), ""], ["lowering", sum(second), ""], ["machine code", whole - known, "code"]],
-    [...first, ...second].map((s) => [s.name, s.seconds, s.size]).concat([["", whole - known, ""]]),
-  ];
+  const tree = program().compileTimes, rows = [];
+  // Every level is a row; what a step does besides its parts is an empty place below it.
+  const put = (step, level) => {
+    (rows[level] ||= []).push(step);
+    const parts = step.parts.reduce((sum, part) => sum + part.seconds, 0);
+    step.parts.forEach((part) => put(part, level + 1));
+    gap(step.seconds - parts, level + 1);
+  };
+  const gap = (time, level) => {
+    if (level >= depth || time <= 0) return;
+    (rows[level] ||= []).push({ name: "", seconds: time });
+    gap(time, level + 1);
+  };
+  const levels = (step) => 1 + Math.max(0, ...step.parts.map(levels)), depth = levels(tree);
+  put(tree, 0);
   $("flame").replaceChildren(...rows.map((row, level) => {
     const line = document.createElement("div");
     line.className = "row";
-    row.filter(([, time]) => time > 0).forEach(([name, time, more]) => {
+    row.forEach(({ name, seconds: time, more }) => {
       const part = document.createElement("span");
       part.style.flex = `${time} 1 0`;
-      part.style.background = name ? `hsl(${30 - 8 * level + (name.length * 11) % 22} 80% ${74 - 5 * level}%)` : "transparent";
-      part.textContent = name;
-      part.title = name ? `${name}: ${seconds(time)} ${more}` : "";
+      if (name) {
+        part.style.setProperty("--turn", `${30 - 7 * level + (name.length * 11) % 22}deg`);
+        part.textContent = name;
+        part.title = `${name}: ${seconds(time)}, ${percent(time / tree.seconds)}${more ? `; ${more}` : ""}`;
+      } else part.className = "gap";
       line.append(part);
     });
     return line;
