@@ -7,7 +7,7 @@ a pass whose saved values were written to is the engine's, which raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -43,7 +43,8 @@ _newest_first: Callable[[Node], float] = attrgetter("number")
 class Walk:
     """The passes over graphs of one form, and the program that serves them.
 
-    ``reads`` are the nodes with saved values and the slots of those, ``released`` those that let go of values. The
+    ``reads`` are the nodes with saved values and the slots of those, ``released`` those that let go of values, with the
+    numbers of their results that had gradients. The
     program's results are for the ``leaves``: nodes that accumulate.
     """
 
@@ -53,7 +54,7 @@ class Walk:
         self.run: Callable[[Sequence[Array], Sequence[Array]], None] | None = None
         self.reads: Sequence[tuple[int, Sequence[int]]] = ()
         self.leaves: Sequence[int] = ()
-        self.released: Sequence[int] = ()
+        self.released: Sequence[tuple[int, Set[int]]] = ()
         self.results: Sequence[tuple[Make, tuple[int, ...], Any]] = ()
         self._count = 0
         self._considered = False
@@ -81,8 +82,10 @@ class Walk:
         gradients = [make(shape, dtype) for make, shape, dtype in self.results]
         run([a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays], gradients)
         if not keep_graph:
-            for place in self.released:
-                nodes[place].release()
+            for place, present in self.released:
+                node = nodes[place]
+                assert isinstance(node, ProgramNode)
+                node.release_after(present)
         before, modes.grad = modes.grad, False
         try:
             for place, array in zip(self.leaves, gradients, strict=True):

@@ -16,7 +16,7 @@ from tracecomp.eager.grad_fn import FREED, OpNode, ProgramNode, modified, run_on
 from tracecomp.eager.modes import asks_for_eager, modes, unseen
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node
-from tracecomp.eager.vjp_program import ArrayType, Derivative, Run, flatten
+from tracecomp.eager.vjp_program import ArrayType, Derivative, Run, Step, flatten
 from tracecomp.record.binding import Binding, read, tensor_of
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Split
@@ -83,9 +83,10 @@ class CompiledNode(ProgramNode):
         return self.split.form
 
     def program(self, present: tuple[bool, ...]) -> Derivative:
-        if not all(present):
-            raise Unfit("a result of a compiled call has no gradient")
-        return _Backward(self.derivative(), self.split)
+        numbers = frozenset(k for k, there in enumerate(present) if there)
+        if self._is_partial(numbers):
+            raise Unfit("an operand of a compiled call leads to results with and without gradients")
+        return _Backward(self.derivative(), self.split, self.out_types, numbers)
 
     def value_types(self) -> Sequence[ArrayType]:
         inputs = self.split.backward.inputs[: len(self.split.saved)]
@@ -97,8 +98,11 @@ class CompiledNode(ProgramNode):
             arrays += [self.saved[slot].array() for slot in slots]
         except RuntimeError:
             return False
-        self.last = frozenset(range(len(self.out_types)))
         return True
+
+    def release_after(self, present: Set[int]) -> None:
+        self.last = present
+        self.release()
 
     def add_root(self, number: int, kind: ArrayType) -> tuple[Node, int]:
         """Note dtype and shape of differentiable result ``number``; its history."""
@@ -199,25 +203,46 @@ class CompiledNode(ProgramNode):
 
 
 class _Backward(Derivative):
-    """The backward graph of a compiled call as a program among others; on arrays, what ``runner`` runs."""
+    """The backward graph of a compiled call as a program among others; on arrays, what ``runner`` runs.
 
-    __slots__ = ("_numbers", "_runner")
+    The results ``present`` have gradients. No operand that leads to one of them leads to others, too.
+    """
 
-    def __init__(self, runner: Runner, split: Split) -> None:
-        graph, numbers = split.backward, [n for _, n in split.wanted]
+    __slots__ = ("_numbers", "_runner", "_types")
+
+    def __init__(self, runner: Runner, split: Split, types: Sequence[ArrayType], present: Set[int]) -> None:
+        pairs = zip(split.wanted, split.leading, strict=True)
+        numbers = [None if n is None or roots.isdisjoint(present) else n for (_, n), roots in pairs]
+        graph = split.backward
         found = [None if n is None else graph.outputs[n].value for n in numbers]
         whole = flatten(graph, found, len(split.saved))
         # Machine code takes all saved values.
-        super().__init__(whole.steps, whole.results, frozenset(range(len(split.saved))), whole.size)
+        reads = frozenset(range(len(split.saved)))
+        super().__init__(_needed(whole.steps, whole.results), whole.results, reads, whole.size)
         self._numbers = numbers
         self._runner = runner
+        self._types = types
 
     def run(self, slots: list[Any], run: Run) -> list[Any]:
         if run is not run_on_arrays:
             return super().run(slots, run)
         outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in self._runner.graph.outputs]
-        self._runner.run(slots, outputs)
+        saved = len(slots) - len(self._types)
+        pairs = zip(slots[saved:], self._types, strict=True)
+        given = [np.zeros(shape, dtype) if g is None else g for g, (dtype, shape) in pairs]
+        self._runner.run([*slots[:saved], *given], outputs)
         return [None if n is None else outputs[n] for n in self._numbers]
+
+
+def _needed(steps: Sequence[Step], results: Sequence[int | None]) -> list[Step]:
+    """The steps that ``results`` depend on."""
+    slots, found = {n for n in results if n is not None}, []
+    for step in reversed(steps):
+        _, reads, writes, _ = step
+        if not slots.isdisjoint(writes):
+            slots.update(reads)
+            found.append(step)
+    return found[::-1]
 
 
 class InnerResult(Node):

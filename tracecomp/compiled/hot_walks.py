@@ -7,7 +7,7 @@ code serves later passes only if it gives the engine's bits, on copies of the sa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -43,12 +43,13 @@ PATIENCE = 0.02
 
 
 class _Step(NamedTuple):
-    """A step of a pass, at one node: ``program`` reads ``slots``; None: a leaf.
+    """A step of a pass, at one node whose results ``present`` have gradients: ``program`` reads ``slots``; None: a leaf.
 
     ``types`` are those that the gradients have to have behind the ``edges``, which lead to places of nodes.
     """
 
     program: Derivative | None
+    present: Set[int]
     slots: Sequence[int]
     values: int
     edges: Sequence[tuple[int, int] | None]
@@ -76,7 +77,7 @@ class _Pass:
         if not any(present):
             return None
         if isinstance(node, AccumulateGrad):
-            return _Step(None, (), 0, (), ())
+            return _Step(None, frozenset(), (), 0, (), ())
         assert isinstance(node, ProgramNode)
         if any(e is not None and later[e[0]][e[1]] for k, e in enumerate(edges) if k in node.sums):
             raise Unfit("a call adds several gradients to one of another call")
@@ -87,7 +88,8 @@ class _Pass:
             types.append(self.types[place][number])
             if edge is not None and result is not None:
                 later[place][number] = True
-        return _Step(program, sorted(program.reads), len(node.value_types()), edges, types)
+        numbers = frozenset(k for k, there in enumerate(present) if there)
+        return _Step(program, numbers, sorted(program.reads), len(node.value_types()), edges, types)
 
     def run(self, seed: Any, values: Sequence[Any], run: Run, fit: Callable[[Any, ArrayType], Any]) -> list[Any]:
         """Gradients of the leaves, from ``values`` that the steps read, with ``run`` for operators.
@@ -165,7 +167,8 @@ def consider(walk: Walk, form: Form, nodes: Sequence[Node], grad: Tensor) -> boo
         return True
     walk.reads = reads
     walk.leaves = [place for place, step in enumerate(one.steps) if step is not None and step.program is None]
-    walk.released = [place for place, step in enumerate(one.steps) if step is not None and step.program is not None]
+    steps = [(place, step) for place, step in enumerate(one.steps) if step is not None and step.program is not None]
+    walk.released = [(place, step.present) for place, step in steps]
     walk.results = [_result(*one.types[place][0]) for place in walk.leaves]
     return background.begin("backward", partial(_begin, walk, one, [np.array(a, order="C") for a in arrays]))
 

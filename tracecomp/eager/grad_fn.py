@@ -128,6 +128,10 @@ class ProgramNode(Node):
         """Add the saved values in ``slots`` to ``arrays``; False if one of them is not as it was saved."""
         raise NotImplementedError
 
+    def release_after(self, present: Set[int]) -> None:
+        """Let go of saved values after a pass in which the results with these numbers had gradients."""
+        self.release()
+
 
 class OpNode(ProgramNode):
     """The application of a primitive. Saved operands are the tensors with the version seen."""
