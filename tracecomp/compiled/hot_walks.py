@@ -43,7 +43,7 @@ PATIENCE = 0.02
 
 
 class _Step(NamedTuple):
-    """A step of a pass, at one node whose results ``present`` have gradients: ``program`` reads ``slots``; None: a leaf.
+    """A step of a pass, at a node whose results ``present`` have gradients: ``program`` reads ``slots``; None: a leaf.
 
     ``types`` are those that the gradients have to have behind the ``edges``, which lead to places of nodes.
     """
