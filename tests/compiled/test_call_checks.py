@@ -107,7 +107,7 @@ MODELS: dict[str, Any] = {}
 
 
 def outcome(model: Any, fn: Any, call: Call) -> Any:
-    """The result of a call, or its error, and what it has left."""
+    """The result of a call, or its error, and the state of the cache after it."""
     MODELS["used"] = model
     try:
         result = fn(**call)
