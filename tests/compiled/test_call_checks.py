@@ -214,13 +214,18 @@ def test_arguments_end_after_their_calls() -> None:
         return cache.keys.sum(0)
 
     compiled = torch.compile(apply)
+    owner = Owner()
     gc.disable()
     try:
-        for rows in range(33, 43):
-            owner, cache = Owner(), Cache(rows)
+        for rows in range(33, 53):
+            cache = Cache(rows)
             compiled(owner.scaled, cache, x=torch.ones(1, 4))
-            ends = weakref.ref(owner), weakref.ref(cache), weakref.ref(cache.keys)
-            del owner, cache
-            assert [ref() for ref in ends] == [None] * 3
+            ends = weakref.ref(cache), weakref.ref(cache.keys)
+            del cache
+            assert [ref() for ref in ends] == [None] * 2
+        assert any(e.check is not None and e.check._hits for e in compiled.entries)
+        end = weakref.ref(owner)
+        del owner
+        assert end() is None
     finally:
         gc.enable()
