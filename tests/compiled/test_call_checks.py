@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -107,7 +109,7 @@ MODELS: dict[str, Any] = {}
 
 
 def outcome(model: Any, fn: Any, call: Call) -> Any:
-    """The result of a call, or its error, and what it has left."""
+    """The result of a call, or its error, and the state of the cache after it."""
     MODELS["used"] = model
     try:
         result = fn(**call)
@@ -198,3 +200,32 @@ def test_objects_that_end_are_let_go_of() -> None:
         compiled.reset()
         x = np.zeros(3)
         assert all(c._fitting([x]) is None for c in checks)
+
+
+def test_arguments_end_after_their_calls() -> None:
+    """Without a collection: the rows that a call has left hold none of its arguments."""
+
+    class Owner:
+        def scaled(self, x: Any) -> Any:
+            return x * 3
+
+    def apply(method: Any, cache: Any, x: Any) -> Any:
+        cache.keys = torch.cat([cache.keys, method(x)])
+        return cache.keys.sum(0)
+
+    compiled = torch.compile(apply)
+    owner = Owner()
+    gc.disable()
+    try:
+        for rows in range(33, 53):
+            cache = Cache(rows)
+            compiled(owner.scaled, cache, x=torch.ones(1, 4))
+            ends = weakref.ref(cache), weakref.ref(cache.keys)
+            del cache
+            assert [ref() for ref in ends] == [None] * 2
+        assert any(e.check is not None and e.check._hits for e in compiled.entries)
+        end = weakref.ref(owner)
+        del owner
+        assert end() is None
+    finally:
+        gc.enable()

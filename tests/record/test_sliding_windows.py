@@ -1,4 +1,4 @@
-"""Objects that count rows beside tensors that grow: caches with a window, and counters of several kinds."""
+"""Objects that hold growing tensors and count their rows: caches with a window, and counters of several kinds."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ COUNTERS: dict[str, Callable[[Any, Any], None]] = {
 
 @pytest.mark.parametrize("name", COUNTERS)
 def test_counters_become_followed(name: str) -> None:
-    """What was a constant in one recording is a function of sizes in the next: types and numbers are eager ones."""
+    """A constant of one recording is a function of sizes in the next: types and numbers are eager ones."""
 
     class Rows:
         def __init__(self) -> None:

@@ -120,34 +120,34 @@ class _Writer:
         self._code = code
         self._inconstant = inconstant
         self._sources: dict[tuple[int, int], int] = {}
-        self._native = NativeRows(self)
         self._dense = all(g.plain for g in guards.list if isinstance(g, MemoryGuard))
         self._open = any(isinstance(g, TensorGuard) and isinstance(g.shape, AnySize) for g in guards.arguments)
 
     def rows(self) -> _Rows:
         """The comparison, and the guards that are left to Python."""
+        native = NativeRows(self)  # which refers to this writer: a cycle would keep the arguments of the call alive
         for guard in self.guards.arguments:
-            self.r.add("arguments", *self._argument(guard))
-        left = [g for g in self.guards.list if not self._row(g)]
+            self.r.add("arguments", *self._argument(guard, native))
+        left = [g for g in self.guards.list if not self._row(g, native)]
         sizes = next((g for g in self.guards.list if isinstance(g, SizesGuard) and g not in left), None)
         flags = {} if self._dense else {"layout": 0}
         record = self.r.finish(count=len(self.leaves), numbers=0 if sizes is None else len(sizes.sources), **flags)
         return _Rows(self._code.fits(record), None if sizes is None else sizes.conditions, left)
 
-    def _argument(self, guard: Any) -> tuple[Held | int, Held | int]:
+    def _argument(self, guard: Any, native: NativeRows) -> tuple[Held | int, Held | int]:
         """The row for an argument: its type, or the object that it is."""
         leaf = self.leaves[guard.leaf]
-        if isinstance(guard, ValueGuard) and self._is_one_object(guard):
+        if isinstance(guard, ValueGuard) and self._is_one_object(guard, native):
             return 0, Held(leaf)
         return Held(type(leaf)), 0
 
-    def _is_one_object(self, guard: ValueGuard) -> bool:
-        return guard.leaf not in self._inconstant and guard.native_row(self._native)
+    def _is_one_object(self, guard: ValueGuard, native: NativeRows) -> bool:
+        return guard.leaf not in self._inconstant and guard.native_row(native)
 
-    def _row(self, guard: Guard) -> bool:
+    def _row(self, guard: Guard, native: NativeRows) -> bool:
         """Have native code compare a guard; False if Python has to."""
         if isinstance(guard, ValueGuard):
-            return self._is_one_object(guard)
+            return self._is_one_object(guard, native)
         if isinstance(guard, SizesGuard):
             return self._size_rows(guard)
         if isinstance(guard, SameTensors) and len(guard.numbers) > MOST_TENSORS:
@@ -156,7 +156,7 @@ class _Writer:
             return False  # its rows are for the shapes of this call, and for dense memory
         if isinstance(guard, MemoryGuard):
             return self._dense and not guard.writes and self._reads_all(guard)
-        return isinstance(guard, _NATIVE) and guard.native_row(self._native)
+        return isinstance(guard, _NATIVE) and guard.native_row(native)
 
     def _reads_all(self, guard: MemoryGuard) -> bool:
         """Whether other guards have made sources of all tensors: a source has row-major memory."""

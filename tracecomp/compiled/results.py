@@ -43,7 +43,7 @@ Array = np.ndarray[Any, Any]
 class Builder:
     """Makes the results of one call. ``node`` is the history of its differentiable results.
 
-    ``sizes`` are those of this call, if it may have others than the recorded one; ``given`` is what it was given.
+    ``sizes`` are the dynamic sizes of this call, if its program has some; ``given`` are its arguments.
     """
 
     def __init__(
