@@ -286,3 +286,123 @@ def test_random_graphs(seed: int, _served: list[Walk]) -> None:
     _served.clear()
     assert step() == wanted
     assert _served, background.refused()
+
+
+COMPILED = [torch.compile(fn, wait=True) for fn in OPERATORS]
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("seed", range(40))
+def test_random_graphs_with_compiled_calls(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    given = [leaf(4, 4, seed=n) for n in range(3)]
+    picks = [
+        (rng.choice([OPERATORS, COMPILED])[k], *rng.integers(0, 3 + n, 2))
+        for n, k in enumerate(rng.integers(0, len(OPERATORS), 5))
+    ]
+
+    def step() -> list[bytes | None]:
+        clear(*given)
+        values = list(given)
+        for call, a, b in picks:
+            values.append(call(values[a], values[b]))
+        (values[-1] + values[-2] * 0.5).sum().backward()
+        return bits(*[t.grad for t in given])
+
+    wanted = step()
+    heat(step)
+    assert step() == wanted
+
+
+@torch.compile(wait=True)
+def layer(x: Tensor, w: Tensor) -> Tensor:
+    return (x * w).exp() * 2
+
+
+@torch.compile(wait=True)
+def pair(x: Tensor, w: Tensor) -> tuple[Tensor, Tensor]:
+    return x * w, x.exp()
+
+
+def test_a_compiled_call_is_part_of_the_program(_served: list[Walk]) -> None:
+    x, w = leaf(3, seed=1), leaf(3, seed=2)
+
+    def step() -> list[bytes | None]:
+        clear(x, w)
+        layer(x, w).square().sum().backward()
+        return bits(x.grad, w.grad)
+
+    wanted = step()
+    heat(step)
+    _served.clear()
+    assert step() == wanted and len(_served) == 1, background.refused()
+    result = layer(x, w).square().sum()
+    result.backward(retain_graph=True)
+    result.backward()
+    assert len(_served) == 3
+    with pytest.raises(RuntimeError, match="backward through the graph a second time"):
+        result.backward()
+    result = layer(x, w).square().sum()
+    with torch.no_grad():
+        w.add_(1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        result.backward()
+    assert len(_served) == 3
+
+
+def test_some_results_of_a_compiled_call(_served: list[Walk]) -> None:
+    x, w = leaf(3, seed=1), leaf(3, seed=2)
+
+    def step(first: float, second: float) -> list[bytes | None]:
+        clear(x, w)
+        one, two = pair(x, w)
+        (
+            (one * first).sum() + (two * second).sum() if first and second else one.sum() if first else two.sum()
+        ).backward()
+        return bits(x.grad, w.grad)
+
+    wanted = [step(*given) for given in [(2, 3), (1, 0), (0, 1)]]
+    for given in [(2, 3), (1, 0), (0, 1)]:
+        heat(partial(step, *given))
+    _served.clear()
+    assert [step(*given) for given in [(2, 3), (1, 0), (0, 1)]] == wanted
+    assert len(_served) == 1
+
+
+def test_sums_within_a_compiled_call_are_added_one_by_one() -> None:
+    x, w = leaf(300, seed=1), leaf(300, seed=2)
+    twice = torch.compile(lambda x, w: x * w + x.exp() + (x * 0.3).sin(), wait=True)
+
+    def step() -> list[bytes | None]:
+        clear(x, w)
+        (twice(x, w) * x.cos()).sum().backward()
+        return bits(x.grad, w.grad)
+
+    wanted = step()
+    heat(step)
+    assert step() == wanted
+
+
+class Held(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.w = torch.nn.Parameter(data(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return (x * self.w).exp()
+
+
+def _heated() -> weakref.ref[Tensor]:
+    """A parameter of a compiled module whose backward passes a program served."""
+    model, x = Held(), data(3, seed=2)
+    call = torch.compile(model, wait=True)
+    heat(lambda: call(x).sum().backward())
+    return weakref.ref(model.w)
+
+
+def test_compiled_calls_are_let_go(_served: list[Walk]) -> None:
+    ref = _heated()
+    assert _served
+    torch.compiler.reset()
+    gc.collect()
+    assert ref() is None

@@ -119,3 +119,36 @@ def test_results_that_share_memory_share_its_count_of_writes(op: Any) -> None:
         for given, made in product(tensors([*args, *kwargs.values()]), tensors(result)):
             if given is not made and np.may_share_memory(given._data, made._data):
                 assert given._storage.memory is made._storage.memory
+
+
+def _memory(t: Any) -> int:
+    return int(t.untyped_storage().data_ptr())
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("op", OPERATORS, ids=label)
+def test_results_have_new_memory_where_those_of_torch_have(op: Any) -> None:
+    """A write to a result must not change an operand; results in new memory are not views, which may refuse writes."""
+    fn, dtype = function(op.name, op.variant_test_name), torch.float32
+    if fn is None or not takes(op, dtype) or op.name == "resize_":  # it changes a clone, made by ``function``
+        return
+    for sample in samples(op, dtype, 12):
+        try:
+            memo: dict[int, Any] = {}
+            args, kwargs = convert([sample.input, *sample.args], memo), convert(sample.kwargs, memo)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                result = fn(*args, **kwargs)
+                theirs = op(sample.input, *sample.args, **sample.kwargs)
+        except (Unsupported, RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError):
+            continue  # test_first_samples covers unsupported operators
+        operands = [x for x in leaves([sample.input, sample.args, sample.kwargs]) if isinstance(x, torch.Tensor)]
+        if any(x.layout != torch.strided or not x.is_contiguous() for x in operands):
+            continue  # ``convert`` makes row-major tensors
+        given = [t._data for t in tensors([*args, *kwargs.values()])]
+        for ours, wanted in zip(leaves(result), leaves(theirs), strict=False):
+            if not isinstance(ours, tracecomp.Tensor) or not isinstance(wanted, torch.Tensor) or not ours._data.size:
+                continue
+            if _memory(wanted) not in map(_memory, operands):
+                assert not any(np.may_share_memory(ours._data, array) for array in given)
+                assert not ours._is_view() or wanted._is_view()

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from tracecomp.compiled.dynamic_shapes import Runner
+from tracecomp.compiled.trial_runs import Unfit
 from tracecomp.eager import dispatch
 from tracecomp.eager.device import use
-from tracecomp.eager.grad_fn import FREED, OpNode, modified
+from tracecomp.eager.grad_fn import FREED, OpNode, ProgramNode, modified, run_on_arrays
 from tracecomp.eager.modes import asks_for_eager, modes, unseen
 from tracecomp.eager.tensor import Tensor, gradient_edge
 from tracecomp.eager.tensor_base import Edge, Grads, Node
-from tracecomp.eager.vjp_program import ArrayType
+from tracecomp.eager.vjp_program import ArrayType, Derivative, Run, flatten
 from tracecomp.record.binding import Binding, read, tensor_of
 from tracecomp.record.pytree import Leaves
 from tracecomp.record.recording import Split
@@ -32,7 +33,7 @@ class Freed(Node):
         raise RuntimeError(FREED)
 
 
-class CompiledNode(Node):
+class CompiledNode(ProgramNode):
     """``grad_fn`` of the results of a compiled call.
 
     ``derivative`` gives the compiled backward graph. ``again`` gives the backward pass as a compiled function over the
@@ -51,7 +52,10 @@ class CompiledNode(Node):
 
     __slots__ = (
         "again", "apart", "derivative", "freed", "history", "inner", "last", "refused", "saved", "sizes", "split",
+        "sums",
     )  # fmt: skip
+
+    compiled = True
 
     def __init__(
         self, derivative: Callable[[], Runner], again: Callable[[], Callable[..., Grads]] | None, split: Split,
@@ -63,6 +67,7 @@ class CompiledNode(Node):
         self.derivative = derivative
         self.again = again
         self.split = split
+        self.sums = split.summed
         self.sizes = sizes
         self.saved: list[_Kept] | None = [kept.of(s, leaves) for s in split.saved]
         self.history = [kept.old(b) if overwritten else kept.of(b, leaves) for b, overwritten in split.history_inputs]
@@ -71,6 +76,29 @@ class CompiledNode(Node):
         self.refused: str | None = None
         self.freed: frozenset[int] = frozenset()
         self.last: Set[int] = self.freed
+
+    def form(self) -> Any:
+        if self.observed or self.apart or self.freed or self.saved is None or self.sizes is not None:
+            return None
+        return self.split.form
+
+    def program(self, present: tuple[bool, ...]) -> Derivative:
+        if not all(present):
+            raise Unfit("a result of a compiled call has no gradient")
+        return _Backward(self.derivative(), self.split)
+
+    def value_types(self) -> Sequence[ArrayType]:
+        inputs = self.split.backward.inputs[: len(self.split.saved)]
+        return [(i.value.type.dtype.numpy, i.value.type.shape) for i in inputs]
+
+    def take(self, slots: Sequence[int], arrays: list[Array]) -> bool:
+        assert self.saved is not None
+        try:
+            arrays += [self.saved[slot].array() for slot in slots]
+        except RuntimeError:
+            return False
+        self.last = frozenset(range(len(self.out_types)))
+        return True
 
     def add_root(self, number: int, kind: ArrayType) -> tuple[Node, int]:
         """Note dtype and shape of differentiable result ``number``; its history."""
@@ -168,6 +196,28 @@ class CompiledNode(Node):
         # An input that only leads to results without gradients has none, which differs from zeros. The zeros above are
         # given to results whose inputs have no others.
         return [None if n is None or roots.isdisjoint(present) else like._wrap(outputs[n]) for (_, n), roots in pairs]
+
+
+class _Backward(Derivative):
+    """The backward graph of a compiled call as a program among others; on arrays, what ``runner`` runs."""
+
+    __slots__ = ("_numbers", "_runner")
+
+    def __init__(self, runner: Runner, split: Split) -> None:
+        graph, numbers = split.backward, [n for _, n in split.wanted]
+        found = [None if n is None else graph.outputs[n].value for n in numbers]
+        whole = flatten(graph, found, len(split.saved))
+        # Machine code takes all saved values.
+        super().__init__(whole.steps, whole.results, frozenset(range(len(split.saved))), whole.size)
+        self._numbers = numbers
+        self._runner = runner
+
+    def run(self, slots: list[Any], run: Run) -> list[Any]:
+        if run is not run_on_arrays:
+            return super().run(slots, run)
+        outputs = [np.empty(o.value.shape, o.value.dtype.numpy) for o in self._runner.graph.outputs]
+        self._runner.run(slots, outputs)
+        return [None if n is None else outputs[n] for n in self._numbers]
 
 
 class InnerResult(Node):

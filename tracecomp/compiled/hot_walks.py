@@ -78,6 +78,8 @@ class _Pass:
         if isinstance(node, AccumulateGrad):
             return _Step(None, (), 0, (), ())
         assert isinstance(node, ProgramNode)
+        if any(e is not None and later[e[0]][e[1]] for k, e in enumerate(edges) if k in node.sums):
+            raise Unfit("a call adds several gradients to one of another call")
         program = node.program(present)
         types: list[ArrayType] = []
         for edge, result in zip(edges, program.results, strict=False):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -107,9 +107,14 @@ def _stays(x: Any) -> bool:
 
 
 class ProgramNode(Node):
-    """A node whose derivative is a program on saved values, which can become part of a larger one."""
+    """A node whose derivative is a program on saved values, which can become part of a larger one.
+
+    ``sums`` numbers the edges with several gradients, which eager mode adds one by one to an earlier one.
+    """
 
     __slots__ = ()
+
+    sums: Set[int] = frozenset()
 
     def program(self, present: tuple[bool, ...]) -> Derivative:
         """The gradients of operands with edges, from those of the results that are ``present``."""

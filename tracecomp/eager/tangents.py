@@ -17,7 +17,7 @@ from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import NUMBERS, OpNode
 from tracecomp.eager.modes import modes
 from tracecomp.eager.overrides import unwatch_calls, watch_calls
-from tracecomp.eager.tensor_base import TensorBase, base_of
+from tracecomp.eager.tensor_base import TensorBase, base_of, end_view
 from tracecomp.eager.views import look, write
 from tracecomp.eager.vjp_program import pushforward
 from tracecomp.ir.op import OPS, Attrs, Op
@@ -138,7 +138,7 @@ def apart(t: TensorBase, history: bool) -> Any:
     finally:
         modes.grad = before
     tangents = [(level, tangent(found, level)) for level in modes.levels]
-    found._base, found._chain, found._linked, found._quiet, found._unwritable = None, (), False, False, None
+    end_view(found)
     found._requires_grad = False
     for level, value in tangents:
         if value is not None:

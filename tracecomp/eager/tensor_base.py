@@ -294,6 +294,11 @@ def base_of(view: TensorBase) -> TensorBase:
     return base
 
 
+def end_view(view: TensorBase) -> None:
+    """Make ``view`` a tensor that is not a view: nothing else refers to its base."""
+    view._base, view._chain, view._linked, view._quiet, view._unwritable = None, (), False, False, None
+
+
 def _same_layout(a: Array, b: Array) -> bool:
     """Whether two arrays have the same elements in memory, in the same order."""
     return a.shape == b.shape and a.strides == b.strides and a.ctypes.data == b.ctypes.data and a.dtype == b.dtype

@@ -22,6 +22,7 @@ from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import modes, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
 from tracecomp.eager.tensor import Tensor, assign_, before_write
+from tracecomp.eager.tensor_base import end_view, owner
 from tracecomp.functional.autocast import casts
 from tracecomp.functional.dtype_support import REAL, Kinds, accepting, refuse_complex
 from tracecomp.functional.made import Made, may_be_kept
@@ -292,6 +293,7 @@ def _callable(
     positional = parameters.positional
     dtype_at = positional.index("dtype") if "dtype" in positional else -1
     run = accepting(_scoped(fn, name) if composite else fn, name, takes)
+    run = run if known.views else _without_views(run, name)
 
     def check(args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Check every argument, and run."""
@@ -410,6 +412,35 @@ def _scoped(fn: Callable[..., object], name: str) -> Callable[..., Any]:
             return fn(*args, **kwargs)
 
     return run
+
+
+def _without_views(run: Callable[..., Any], name: str) -> Callable[..., Any]:
+    """``run``; results that are views of memory that it made stop being views."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = run(*args, **kwargs)
+        if type(result) is Tensor:
+            if result._linked and not modes.levels:  # views have the tangents of their base
+                _end_views([result], (*args, *kwargs.values()))
+        elif isinstance(result, tuple) and not modes.levels:
+            views = [t for t in result if type(t) is Tensor and t._linked]
+            if views:
+                _end_views(views, (*args, *kwargs.values()))
+        return result
+
+    call.__name__ = name
+    return call
+
+
+def _end_views(views: list[Tensor], args: tuple[object, ...]) -> None:
+    """Let views of memory other than that of ``args`` stop being views."""
+    given = [x for arg in args for x in (arg if isinstance(arg, list | tuple) else (arg,))]
+    if not all(type(x) in PLAIN or isinstance(x, tuple) for x in given):
+        return  # objects may hold tensors
+    owners = [id(owner(x)[0]) for x in (*views, *given) if isinstance(x, Tensor)]
+    for t, base in zip(views, owners, strict=False):
+        if owners.count(base) == 1:
+            end_view(t)
 
 
 def _with_keywords(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tracecomp.base.capture_guide import BreakReason
@@ -132,7 +132,7 @@ class Split:
     graph; ``leading`` numbers the results whose gradients reach each of them. ``history`` is for further derivatives;
     for each of its inputs it says whether the call overwrites the source. ``roots`` is the number of differentiable
     results. ``views`` numbers values that are saved only for views of them. ``summed`` numbers the inputs in ``wanted``
-    whose gradient is a sum of several within the call.
+    whose gradient is a sum of several within the call. ``form`` represents all of this, without keeping it in memory.
     """
 
     backward: Graph
@@ -145,6 +145,7 @@ class Split:
     sizes: Sizes | None = None
     views: frozenset[int] = frozenset()
     summed: frozenset[int] = frozenset()
+    form: object = field(default_factory=object)
 
 
 def same_value(now: Any, seen: Any) -> bool:

@@ -26,6 +26,7 @@ from tracecomp.record.backward.reach import history_of
 from tracecomp.record.binding import Array, Binding
 from tracecomp.record.guards.reads import Read
 from tracecomp.record.recorder import Recorder
+from tracecomp.record.traced_value import Look
 
 _MOVED = BreakReason("changes the shape or memory of the base of a returned view", Section.MEMORY)
 
@@ -220,7 +221,7 @@ class Results:
         """Whether ``t`` needs no base."""
         seen = self._recorder.values.look(t)
         if seen is None or seen.step is None or t._grad is not None or t.requires_grad:
-            return seen is None
+            return seen is None or self._is_ended(seen, t)
         if t._unwritable is not None and not t._quiet:
             return False
         root, _ = self._recorder.values.root(t)
@@ -230,6 +231,12 @@ class Results:
         same = a.size == b.size and a.dtype == b.dtype
         dense = (x.flags.c_contiguous or memory_order(x) is not None for x in (a, b))
         return id(root) in self._only and self._recorder.is_made(root) and same and all(dense)
+
+    def _is_ended(self, seen: Look, t: Tensor) -> bool:
+        """Whether ``t`` was made as a view of new memory that nothing else refers to, and is not a view any more."""
+        if seen.step is None or t._linked or t._source is not None:
+            return False
+        return self._recorder.is_made(self._recorder.values.root(t)[0])
 
     def add_root(self, t: Tensor) -> None:
         self._places[id(t)] = len(self.roots)

@@ -15,7 +15,7 @@ from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast, result_dtype, same_scalar_type
 from tracecomp.functional.publish import function
 from tracecomp.functional.reductions.reduction import sum
-from tracecomp.functional.shape.shaping import diagonal, listed, to_shape
+from tracecomp.functional.shape.shaping import diagonal, in_new_memory, listed, to_shape
 from tracecomp.ir.types import broadcast_shapes
 
 
@@ -168,4 +168,6 @@ def einsum(*args: str | Tensor | Sequence[Tensor] | Sequence[int]) -> Tensor:
     result, term = _sum_out(result, term, out)
     result = prim.permute(result, dims=tuple(term.index(c) for c in out if c in term))
     result = to_shape(result, tuple(sizes[c] if c in term else 1 for c in out))
-    return prim.expand(result, shape=tuple(sizes[c] for c in out))
+    result = prim.expand(result, shape=tuple(sizes[c] for c in out))
+    # Only an equation without sums gives a view.
+    return result if len(operands) > 1 or set(terms[0]) <= set(out) else in_new_memory(result, operands[0])

@@ -13,7 +13,7 @@ from tracecomp.functional.dtype_support import ALL
 from tracecomp.functional.memory_formats import common_format, copied
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
-from tracecomp.functional.shape.shaping import clone, cut_range, listed, to_shape, transpose
+from tracecomp.functional.shape.shaping import clone, cut_range, in_new_memory, listed, to_shape, transpose
 from tracecomp.ir.types import DType, promote
 
 
@@ -39,7 +39,7 @@ def repeat(input: Tensor, *repeats: Sizes) -> Tensor:
     wide = tuple(n for c, s in zip(counts, shape, strict=True) for n in (c, s))
     spread = prim.expand(prim.reshape(input, shape=pairs), shape=wide)
     copied = prim.reshape(spread, shape=tuple(c * s for c, s in zip(counts, shape, strict=True)))
-    return clone(copied) if np.may_share_memory(copied._data, input._data) else copied
+    return in_new_memory(copied, input)
 
 
 @function(takes=ALL, composite=True)

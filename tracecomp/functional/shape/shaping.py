@@ -442,6 +442,12 @@ def row_major(x: Tensor) -> Tensor:
     return copied
 
 
+def in_new_memory(result: Tensor, *operands: Tensor) -> Tensor:
+    """``result``, or a copy if it shares the memory of an operand."""
+    shares = any(np.may_share_memory(result._data, x._data) for x in operands)
+    return prim.cast(result, dtype=result.dtype) if shares else result
+
+
 @function(takes=ALL)
 def clone(input: Tensor, *, memory_format: MemoryFormat = None) -> Tensor:
     """A copy, in ``memory_format`` or in the order of ``input``; gradients flow through it."""

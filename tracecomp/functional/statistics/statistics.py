@@ -18,7 +18,7 @@ from tracecomp.functional.named_results import CountsAllEdges, CountsEdges, Hist
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import Number, as_float, cast, not_implemented
 from tracecomp.functional.publish import function
-from tracecomp.functional.shape.shaping import adjoint, to_shape
+from tracecomp.functional.shape.shaping import adjoint, in_new_memory, to_shape
 from tracecomp.functional.value_checks import is_not_negative, required
 from tracecomp.ir.types import float64, int64, type_word
 
@@ -96,7 +96,7 @@ def histogram(
     widths = prim.sub(edges[1:], edges[:-1])
     if density:
         counts = prim.div(counts, prim.mul(widths, prim.sum(counts, axes=(0,))))
-    return HistogramResult(counts, edges)
+    return HistogramResult(counts, edges if edges is not bins else in_new_memory(edges, edges))
 
 
 def _binned(columns: Sequence[Tensor], edges: Sequence[Tensor], weights: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from tracecomp.functional.dtype_support import ALL, FLOATS
 from tracecomp.functional.memory_formats import following
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.publish import function
+from tracecomp.functional.shape.shaping import in_new_memory
 from tracecomp.ir.types import bool_, int64
 from tracecomp.nn.functional.conv import ntuple
 from tracecomp.nn.functional.padding import constant_pad
@@ -109,7 +110,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     n = len(lead)
     x = input.reshape(*lead, c // (r * r), r, r, h, w)
     turned = x.permute(*range(n), n, n + 3, n + 1, n + 4, n + 2)
-    return following(turned.reshape(*lead, c // (r * r), h * r, w * r), input)
+    return following(in_new_memory(turned.reshape(*lead, c // (r * r), h * r, w * r), input), input)
 
 
 @function(to="nn.functional torch", takes=ALL)
@@ -132,7 +133,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     n = len(lead)
     x = input.reshape(*lead, c, h // r, r, w // r, r)
     turned = x.permute(*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return following(turned.reshape(*lead, c * r * r, h // r, w // r), input)
+    return following(in_new_memory(turned.reshape(*lead, c * r * r, h // r, w // r), input), input)
 
 
 @function(to="nn.functional torch", takes=ALL)
@@ -145,7 +146,8 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     n, c = input.shape[:2]
     if c % groups:
         raise RuntimeError(f"Number of channels must be divisible by groups. Got {c} channels and {groups} groups.")
-    return following(input.reshape(n, groups, c // groups, -1).transpose(1, 2).reshape(*input.shape), input)
+    turned = input.reshape(n, groups, c // groups, -1).transpose(1, 2)
+    return following(in_new_memory(turned.reshape(*input.shape), input), input)
 
 
 @function(to="nn.functional")
