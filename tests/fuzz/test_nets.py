@@ -7,7 +7,17 @@ from collections.abc import Callable
 import pytest
 
 import tracecomp as tc
-from tests.fuzz import ambient, changing, equal_graphs, loop_programs, panels, python_programs, training, turned
+from tests.fuzz import (
+    ambient,
+    changing,
+    equal_graphs,
+    loop_programs,
+    panels,
+    python_programs,
+    ready,
+    training,
+    turned,
+)
 from tracecomp.ir.loops import Const
 from tracecomp.ir.types import float32
 
@@ -58,6 +68,7 @@ NETS: dict[str, tuple[Callable[[int], str | None], int]] = {
     "panels": (panels.difference, 10),
     "changing worlds": (changing.difference, 10),
     "training programs": (training.difference, 5),
+    "programs that become ready": (ready.difference, 5),
     "turned": (turned.difference, 25),
     "Python": (python_programs.difference, 20),
     "ambient state": (lambda seed: ambient.difference(seed, ("compiled",)), 4),

@@ -14,6 +14,7 @@ import random
 import sys
 import textwrap
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -356,12 +357,17 @@ def plain(value: Any) -> Any:
     return value if isinstance(value, int | float | str | bool | None) else type(value).__name__
 
 
+def bits(a: np.ndarray[Any, Any]) -> bytes:
+    """The bits of an array; all NaNs have the same, because sign and payload of a NaN have no meaning."""
+    return (np.where(a != a, a.dtype.type(np.nan), a) if a.dtype.kind == "f" else a).tobytes()
+
+
 def unequal(a: Any, b: Any, exact: bool) -> str | None:
     """Return where ``a`` differs from ``b``."""
     if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
         if a.shape != b.shape or a.dtype != b.dtype:
             return f"{a.dtype}{a.shape} instead of {b.dtype}{b.shape}"
-        same = a.tobytes() == b.tobytes() if exact else np.allclose(a, b, rtol=2e-3, atol=1e-5, equal_nan=True)
+        same = bits(a) == bits(b) if exact else np.allclose(a, b, rtol=2e-3, atol=1e-5, equal_nan=True)
         return None if same else f"{a.tolist()} instead of {b.tolist()}"
     if isinstance(a, dict) and isinstance(b, dict) and list(a) == list(b):
         return next((f"{k}: {found}" for k in a if (found := unequal(a[k], b[k], exact)) is not None), None)
@@ -374,8 +380,10 @@ def unequal(a: Any, b: Any, exact: bool) -> str | None:
     return None if same else f"{a} instead of {b}"
 
 
-def check(p: Program, exact: bool = False) -> str | None:
-    """The first call of ``p`` that differs from eager's."""
+def check(
+    p: Program, exact: bool = False, before_call: Callable[[int], object] = lambda n: None
+) -> str | None:  # fmt: skip
+    """The first call of ``p`` that differs from eager's; ``before_call`` runs before each compiled one."""
     before = torch.get_rng_state(), torch.is_grad_enabled()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -383,8 +391,9 @@ def check(p: Program, exact: bool = False) -> str | None:
             eager, compiled = World(p), World(p)
             compiled.space["step"] = torch.compile(compiled.space["step"])
             for n, c in enumerate(p.calls):
-                want, got = eager.call(c, n), compiled.call(c, n)
-                found = unequal(got, want, exact)
+                want = eager.call(c, n)
+                before_call(n)
+                found = unequal(compiled.call(c, n), want, exact)
                 if found is not None:
                     return f"call {n}: {found[:600]}"
         finally:
