@@ -233,7 +233,7 @@ def _schedules() -> list[Fault]:
               "sin", "sigmoid", "erf", "sqrt", "expm1", "pow", "atan2", "log1p"),
         edges("codegen.kernels.accumulate:total", "list(range(half, width))", "list(range(half))", "reductions",
               "long sum", "maximum twice", "variance", "sum of a permuted"),
-        edges("codegen.kernels.kernel:_Part.text", "{', '.join(['ptr %mine', *given[1:], *span])}", "{', '.join(['ptr %mine', *given[1:], span[0], span[0].replace('start', 'thread')])}", "large",
+        edges("codegen.kernels.kernel:_runner", "'i64 %start', 'i64 %stop'", "'i64 %start', 'i64 %thread'", "large",
               *maps, room="barriers"),
         edges("codegen.kernels.kernel:KernelEmitter._share_out", "else loop.var.extent", "else loop.var.extent - 1",
               "large", *maps, room="barriers"),

@@ -43,9 +43,8 @@ _newest_first: Callable[[Node], float] = attrgetter("number")
 class Walk:
     """The passes over graphs of one form, and the program that serves them.
 
-    ``reads`` are the nodes with saved values and the slots of those, ``released`` those that let go of values, with the
-    numbers of their results that had gradients. The
-    program's results are for the ``leaves``: nodes that accumulate.
+    ``reads`` are the nodes with saved values and the slots of those. ``released`` are those that let go of values, and
+    the numbers of their results that had gradients. The program's results are for the ``leaves``, which accumulate.
     """
 
     __slots__ = ("_considered", "_count", "leaves", "reads", "released", "results", "run")
