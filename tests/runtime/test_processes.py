@@ -136,6 +136,28 @@ def test_a_process_ends_while_threads_call_and_compile(size: str) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+ONE = """
+import threading
+from tracecomp.compiled.native_call import call_code
+barrier, found = threading.Barrier(4), []
+def get():
+    barrier.wait()
+    found.append(call_code())
+threads = [threading.Thread(target=get) for _ in range(4)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+print(len(set(map(id, found))))
+"""
+
+
+def test_threads_that_call_first_at_the_same_time_share_one_native_code() -> None:
+    """Builtins point into it: a second one, which nothing refers to, would be freed under them."""
+    done = ended(ONE)
+    assert done.stdout.split() == ["1"], done.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of Linux")
 def test_where_the_system_gives_no_thread_the_caller_does_the_work() -> None:
     """With as many threads as its user may have, also for one who is no longer root: root has no such limit."""

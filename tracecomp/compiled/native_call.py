@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import config
+from tracecomp.base.locks import Lock
 from tracecomp.codegen.calls.call_tables import ARGUMENT, GRADIENT, OBJECT, OWNED
 from tracecomp.compiled.autograd import Freed
 from tracecomp.compiled.backends import Native
@@ -43,9 +44,18 @@ _MAX_TENSORS = 16
 """Tensor arguments of a native call: pairs of them are compared."""
 
 
-@cache
+_making = Lock()
+"""One thread at a time makes the code: builtins keep pointers into it, so that there must be no second one."""
+
+
 def call_code() -> Code | None:
     """The native code of calls; None where objects are laid out in an unknown way."""
+    with _making:
+        return _made_code()
+
+
+@cache
+def _made_code() -> Code | None:
     if not objects_are_known():
         return None
     fields = tensor_fields()
