@@ -14,7 +14,7 @@ from tracecomp.base.progress import Steps
 def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     """A terminal of 62 columns. Tests call this: pytest replaces standard error after fixtures."""
     made = io.StringIO()
-    made.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(made, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", made)
     monkeypatch.setenv("COLUMNS", "62")
     return made

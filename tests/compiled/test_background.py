@@ -410,7 +410,7 @@ def test_calls_from_several_threads(jobs: list[Job]) -> None:
 def test_waiting_shows_the_steps_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal; the steps are cleared when the program is ready."""
     terminal = io.StringIO()
-    terminal.isatty = lambda: True  # type: ignore[method-assign]
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr(progress, "_AGAIN", 0.0)

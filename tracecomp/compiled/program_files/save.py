@@ -327,6 +327,11 @@ class _Path:
                 self.outputs[new.number][2:] = ["gradient", name]
 
     def _result(self, r: Result) -> Json:
+        """The description of a result: a plain value or a size, a number, or an array and the views of it.
+
+        Refused where only Python could build the result. With fixed sizes the views become one layout, so that the
+        loader needs no view operators.
+        """
         if isinstance(r, Plain):
             return ["plain", _plain(self, r.value), None, None]
         if isinstance(r, SizeResult):
