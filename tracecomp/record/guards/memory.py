@@ -12,6 +12,7 @@ from numpy.exceptions import TooHardError
 from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.codegen.calls.call_tables import ARGUMENT, OBJECT
+from tracecomp.eager.room import RoomArray, plain
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding, read
 from tracecomp.record.guards.guard import Rows
@@ -113,7 +114,9 @@ class _Spans:
     """The memory of ``arrays``, for overlap queries."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        self._found = sorted([(*byte_bounds(a), n, a) for n, a in enumerate(arrays) if a.size], key=lambda s: s[:3])
+        self._found = sorted(
+            [(*byte_bounds(a), n, a) for n, a in enumerate(map(plain, arrays)) if a.size], key=lambda s: s[:3]
+        )
         self._starts = [start for start, *_ in self._found]
         self._reach = max([end - start for start, end, *_ in self._found], default=0)
 
@@ -121,6 +124,7 @@ class _Spans:
         """Whether one of the arrays, other than number ``itself``, shares memory with ``array``."""
         if not array.size or not self._found:
             return False
+        array = plain(array)
         start, end = byte_bounds(array)
         k = bisect_right(self._starts, end - 1)
         while k and self._starts[k - 1] > start - self._reach:
@@ -149,7 +153,7 @@ def shows_elements_twice(array: Array) -> bool:
 
 
 def _strides(array: Array) -> Strides:
-    return None if array.flags.c_contiguous else array.strides
+    return None if array.flags.c_contiguous or type(array) is RoomArray else array.strides
 
 
 def _told(strides: Strides) -> str:
