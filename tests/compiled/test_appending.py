@@ -250,3 +250,20 @@ def test_with_heads_in_groups() -> None:
     for _ in range(40):
         x = row(numbers)
         assert bits(compiled(cache, x)) == bits(grouped(eager, x))
+
+
+def test_other_compiled_calls_write_and_read_a_cache() -> None:
+    """Between calls that append: none of them is recorded again."""
+    append, cache, numbers = warmed(step)
+    scale = torch.compile(lambda c: c.keys.mul_(1.5), wait=True, dynamic=True)
+    read = torch.compile(lambda c: c.values.sum((1, 3)) + c.keys.mT[..., -1:, :].sum(), wait=True, dynamic=True)
+    eager = copy.deepcopy(cache)
+    for n in range(12):
+        x = row(numbers)
+        assert bits(append(cache, x)) == bits(step(eager, x))
+        if n % 2:
+            scale(cache)
+            eager.keys.mul_(1.5)
+        assert bits(read(cache)) == bits(eager.values.sum((1, 3)) + eager.keys.mT[..., -1:, :].sum())
+    assert bits(cache.keys) == bits(eager.keys)
+    assert scale.recordings <= 2 and read.recordings <= 2

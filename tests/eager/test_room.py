@@ -13,6 +13,7 @@ import pytest
 
 import tracecomp as torch
 from tests.eager.rooms import has_room, with_room
+from tracecomp.eager.device import use
 
 Look = Callable[[Any], Any]
 
@@ -124,8 +125,11 @@ def test_asking_for_shapes_keeps_the_room(name: str) -> None:
     assert has_room(t)
 
 
+@pytest.mark.parametrize("begun", [False, True])
 @pytest.mark.parametrize("name", LOOKS)
-def test_looks_are_those_of_row_major_memory(name: str) -> None:
+def test_looks_are_those_of_row_major_memory(name: str, begun: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where some tensors have no memory, so that functions check every argument."""
+    monkeypatch.setattr(use, "begun", begun)
     look = LOOKS[name]
     ours, dense = with_room(tensor()), tensor()
     if name not in ("repr", "empty_like"):

@@ -76,7 +76,8 @@ def _expand(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 def _keep_zeros(p: Padding, x: Sym, found: Applied, meant: Meant) -> Applied:
     """``found``, whose padding is zero where that of ``x`` is."""
     wide = [k for k, e in enumerate(meant) if not isinstance(e, int)]
-    if len(wide) == 1 and p.meant(x)[wide[0]] == meant[wide[0]] and p.has_zeros(x, wide[0]):
+    own = wide[0] + x.ndim - len(meant) if len(wide) == 1 else -1
+    if own >= 0 and p.meant(x)[own] == meant[wide[0]] and p.has_zeros(x, own):
         p.zeros(found[0], wide[0])
     return found
 

@@ -12,7 +12,7 @@ from numpy.exceptions import TooHardError
 from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.codegen.calls.call_tables import ARGUMENT, OBJECT
-from tracecomp.eager.room import RoomArray, plain
+from tracecomp.eager.room import RoomArray, plain, settle
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding, read
 from tracecomp.record.guards.guard import Rows
@@ -59,7 +59,7 @@ class MemoryGuard:
             shared: str | None = memory.miss(leaves)
             if shared is not None:
                 return shared
-        given = [read(b, leaves) for b, *_ in self.given]
+        given = [_written(b, leaves) if is_written else read(b, leaves) for b, _, _, is_written in self.given]
         for array, (_, name, strides, is_written) in zip(given, self.given, strict=True):
             if _strides(array) != strides:
                 return f"strides of {name} went from {_told(strides)} to {_told(array.strides)}"
@@ -150,6 +150,12 @@ def shows_elements_twice(array: Array) -> bool:
     start, end = byte_bounds(array)
     repeated = any(s == 0 and n > 1 for s, n in zip(array.strides, array.shape, strict=True))
     return bool(array.size) and (repeated or end - start < array.nbytes)
+
+
+def _written(b: Binding, leaves: Leaves) -> Array:
+    """The array of a tensor that the call writes, without room behind its elements."""
+    settle(read(b, leaves))
+    return read(b, leaves)
 
 
 def _strides(array: Array) -> Strides:
