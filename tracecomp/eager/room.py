@@ -55,7 +55,7 @@ class RoomArray(np.ndarray[Any, Any]):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The dtype. Every function reads that of its operands before it uses their memory, so the tensor gets its dense
+        """The dtype. Functions read that of their operands before they use their memory: the tensor gets its dense
         copy now."""
         settle(self)
         return dtype_of(self)
