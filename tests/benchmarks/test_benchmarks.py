@@ -155,6 +155,7 @@ def test_compare_counts_what_every_measurement_shows(
     assert ("slower or failed: matmul" in table(found, bad)) is slower
 
 
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="commits need git")
 def test_a_checkout_has_every_package_of_its_commit(tmp_path: Path) -> None:
     """Packages of another folder would count as the user's."""
     folder = checkout("HEAD", tmp_path / "now")
