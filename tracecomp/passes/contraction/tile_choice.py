@@ -140,7 +140,7 @@ def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
     # The tail is a separate column, in vectors of half the width.
     width = min(vectors * machine.lanes(nest.acc.dtype.itemsize), vector.extent - tail)
     # Several tiles read the same column of B; a column that does not fit the cache would be read from memory for each.
-    # Rows that read separate lines of B share no block: each is a block of its own, outside the tile.
+    # Rows that read separate lines of B cannot share a transposed block, so they stay outside the tile.
     shared = tile if tile is not None and not b_operand.depends(tile) else None
     transposed = _transposed(nest, b_operand, vector, shared, machine)
     if transposed:  # one vector of lanes: each lane reads a separate line
