@@ -75,10 +75,10 @@ def _expand(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 
 def _keep_zeros(p: Padding, x: Sym, found: Applied, meant: Meant) -> Applied:
     """``found``, whose padding is zero where that of ``x`` is."""
-    wide = [k for k, e in enumerate(meant) if not isinstance(e, int)]
-    own = wide[0] + x.ndim - len(meant) if len(wide) == 1 else -1
-    if own >= 0 and p.meant(x)[own] == meant[wide[0]] and p.has_zeros(x, own):
-        p.zeros(found[0], wide[0])
+    for own, extent in enumerate(p.meant(x)):
+        axis = own + len(meant) - x.ndim
+        if not isinstance(extent, int) and meant[axis] == extent and p.has_zeros(x, own):
+            p.zeros(found[0], axis)
     return found
 
 
