@@ -61,15 +61,15 @@ def _one(engine: str, name: str, cache: Path) -> dict[str, Any]:
     call = made.prepare(workload)
     seconds, recordings = [], [0]
     for _ in range(CALLS):
-        begin = _processor_time()
+        begin = processor_time()
         call()
         if isinstance(made, _Waiting):
             recordings.append(made.wait(recordings[-1]))
-        seconds.append(_processor_time() - begin)
+        seconds.append(processor_time() - begin)
     return {"cpu": seconds, "recordings": recordings, "bytes": sum(map(_peak, [os.getpid(), *_living()]))}
 
 
-def _processor_time() -> float:
+def processor_time() -> float:
     """Processor seconds of this process and its children, those that have ended too."""
     ticks = os.sysconf("SC_CLK_TCK")
     living = sum(sum(map(int, fields[11:15])) for pid in _living() if (fields := _status(pid)))

@@ -6,6 +6,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any, Literal
 
+from benchmarks.cases import nets
 from benchmarks.workload import Workload, inputs, integers, normal
 
 WIDTH = 64
@@ -109,3 +110,15 @@ LARGE = [
              lambda jnp: unrolled(jnp)),
     Workload("loops", "400 steps joined by stack", inputs(normal(64)), stacked, lambda jnp: stacked(jnp)),
 ]  # fmt: skip
+
+_GPT = {"vocabulary": 256, "width": 256, "heads": 8, "layers": 12, "context": 128}
+TRAINED = [
+    _network("resnet18", "training"),
+    _network("densenet121", "training"),
+    Workload(
+        "gpt", "GPT 12x256, 128 tokens, batch 4", inputs(integers(256, 4, 128), integers(256, 4, 128)),
+        partial(nets.gpt, **_GPT), partial(_jax, "gpt", *_GPT.values()), mode="training", optimizer="adamw",
+        export=False,
+    ),
+]  # fmt: skip
+"""Training steps that are run from nothing."""

@@ -13,8 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from multiprocessing import Pipe
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,7 @@ import tracecomp as tc
 from tests.replay import corpus
 from tracecomp import nn
 from tracecomp.base import config, progress
+from tracecomp.base.progress import Steps
 from tracecomp.compiled import background, compile_worker
 from tracecomp.compiled.background import Job
 from tracecomp.ir.parser import parse_graph
@@ -346,8 +349,34 @@ def test_a_forked_child_has_a_compiler_of_its_own() -> None:
     assert compiled.entries[0].job is None
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_workers_of_a_data_loader_compile_for_themselves() -> None:
+    """They are forked while the program is compiled; nothing remains of their compilers."""
+    compiled = tc.compile(lambda x: (x * 3).sin())
+
+    class Rows(tc.utils.data.Dataset[tuple[tc.Tensor, int]]):
+        def __len__(self) -> int:
+            return 8
+
+        def __getitem__(self, n: int) -> tuple[tc.Tensor, int]:
+            row = compiled(tc.full((3,), float(n)))
+            compiled.wait()
+            worker = background._compiler._worker
+            return row, 0 if worker is None else worker._process.pid
+
+    compiled(tc.ones(3)), compiled(tc.ones(3))
+    found = list(tc.utils.data.DataLoader(Rows(), batch_size=2, num_workers=2))
+    rows = tc.cat([rows for rows, _ in found])
+    expected = (tc.arange(8.0)[:, None].expand(8, 3) * 3).sin()
+    assert rows.numpy().tobytes() == expected.numpy().tobytes()
+    pids = {int(pid) for _, each in found for pid in each} - {0}
+    assert pids and all(map(_ends, pids))
+    compiled.wait()
+    assert compiled.entries[0].job is None
+
+
 def test_nothing_remains_of_a_process_that_ends(tmp_path: Path) -> None:
-    """It ends while the worker compiles: normally, by a signal, or by Ctrl-C."""
+    """It ends while the worker compiles: normally, by Ctrl-C, or by a signal, as a kernel that a notebook restarts."""
     program = textwrap.dedent("""
         import os, signal, sys, time, warnings
         import tracecomp as tc
@@ -365,16 +394,20 @@ def test_nothing_remains_of_a_process_that_ends(tmp_path: Path) -> None:
         if sys.argv[1] != "end":
             os.kill(os.getpid(), int(sys.argv[1]))
     """)
-    for how in ("end", f"{signal.SIGKILL:d}", f"{signal.SIGINT:d}"):
+    for how in ("end", f"{signal.SIGKILL:d}", f"{signal.SIGTERM:d}", f"{signal.SIGINT:d}"):
         env = {**os.environ, "TRACECOMP_WAIT": "0", "TRACECOMP_CACHE_DIR": str(tmp_path / how)}
         ended = subprocess.run(
             [sys.executable, "-c", program, how], env=env, capture_output=True, text=True, timeout=60
         )
-        worker = int(ended.stdout)
-        deadline = time.monotonic() + 10
-        while _runs(worker) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not _runs(worker), how
+        assert _ends(int(ended.stdout)), how
+
+
+def _ends(pid: int) -> bool:
+    """Whether a process ends soon."""
+    deadline = time.monotonic() + 10
+    while _runs(pid) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return not _runs(pid)
 
 
 def _runs(pid: int) -> bool:
@@ -407,28 +440,48 @@ def test_calls_from_several_threads(jobs: list[Job]) -> None:
     assert len(jobs) == 1
 
 
-def test_waiting_shows_the_steps_of_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_shows_the_steps_of_the_job(jobs: list[Job], monkeypatch: pytest.MonkeyPatch) -> None:
     """On a terminal; the steps are cleared when the program is ready."""
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setattr(progress, "PATIENCE", 0.0)
     monkeypatch.setattr(progress, "_AGAIN", 0.0)
-    monkeypatch.setattr(background, "_SHOW_SECONDS", 0.01)
-
-    def fn(x: tc.Tensor) -> tc.Tensor:
-        for _ in range(100):
-            x = (x * 1.5).sin().flip(0).cumsum(0)
-        return x
-
-    compiled = tc.compile(fn)
+    compiled = tc.compile(lambda x: (x * 3).sin(), backend="native")
     compiled(tc.ones(3)), compiled(tc.ones(3))
-    compiled.wait()
+    [job] = jobs
+    steps = iter([Steps(1, 8, "simplify"), Steps(5, 8, "fusion")])
+
+    def wait(timeout: float | None) -> bool:
+        """What the thread of the compiler does while this one waits."""
+        assert timeout == background._SHOW_SECONDS
+        job.steps = next(steps, job.steps)
+        if job.steps.done == 5 and "5/8" in terminal.getvalue():
+            deliver(job)
+        return job.done.is_set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job, "done", SimpleNamespace(wait=wait, is_set=job.done.is_set, set=job.done.set))
+        compiled.wait()
     *shown, last = terminal.getvalue().split("\r\033[K")
     assert last == ""
-    lines = [line for line in shown if line.startswith("compiling fn in another process: [")]
-    counts = [int(line.split("] ")[1].split("/")[0]) for line in lines]
-    assert counts == sorted(counts) and counts[-1] > 0
+    counts = [line.split("] ")[1].split()[0] for line in shown if "in another process: [" in line]
+    assert list(dict.fromkeys(counts)) == ["1/8", "5/8"]
+    assert compiled.entries[0].job is None
+
+
+def test_the_worker_tells_its_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In order, before the answer."""
+    monkeypatch.setattr(compile_worker, "_TELL_SECONDS", 0.0)
+    here, there = Pipe()
+    request = compile_worker.Request.of(tc.trace(lambda x: (x * 3).sin(), tc.ones(3)), {}, frozenset())
+    teller = compile_worker._Teller(there)
+    there.send(compile_worker._answer(request, teller.tell))
+    told = []
+    while not isinstance(received := here.recv(), compile_worker.Answer):
+        told.append(received)
+    assert received.program
+    assert [s.done for s in told] == list(range(1, len(told) + 1)) and told[-1].total >= len(told) > 10
 
 
 def test_calls_that_wait(jobs: list[Job]) -> None:

@@ -77,3 +77,32 @@ def test_many_operators_are_differentiated() -> None:
             assert x.grad is not None
             grads.append(x.grad)
         assert torch.equal(*grads)
+
+
+def _nested(depth: int) -> torch.nn.Module:
+    model: torch.nn.Module = torch.nn.Linear(4, 4)
+    for _ in range(depth):
+        model = torch.nn.Sequential(model, torch.nn.Tanh())
+    return model
+
+
+def _deepest(run: Callable[[torch.nn.Module], object]) -> int:
+    """How deeply modules may be nested for ``run``, to 5."""
+    depth = 100
+    while True:
+        try:
+            run(_nested(depth + 5))
+        except RecursionError:
+            return depth
+        depth += 5
+
+
+def test_recordings_nest_modules_about_as_deeply_as_eager_calls() -> None:
+    x = torch.ones(2, 4)
+    assert _deepest(lambda model: torch.trace(model, x)) >= _deepest(lambda model: model(x)) - 15
+
+
+def test_a_recording_that_is_nested_too_deeply_names_the_limit() -> None:
+    with pytest.raises(RecursionError) as raised:
+        torch.trace(_nested(600), torch.ones(2, 4))
+    assert "sys.setrecursionlimit" in raised.value.__notes__[0]

@@ -347,7 +347,7 @@ def _calls() -> list[Fault]:
               ("dynamic sizes",), ("over rows",)),
         Fault("dynamic sizes", "dynamic", Edit("record.dynamic_shapes.rules:_contract", "x.dtype.python(0)", "x.dtype.python(1)"),
               ("dynamic sizes",), ("against rows",)),
-        Fault("cache", "flagged", Edit("runtime.program_cache:key_of", "content(form or packed(graph)), lines", "__import__('re').sub(r\"b'[^']*'\", '', content(form or packed(graph))), lines"),
+        Fault("cache", "flagged", Edit("runtime.program_cache:_digest", "content(graph).encode()", "__import__('re').sub(r\"b'[^']*'\", '', content(graph)).encode()"),
               ("cache",), ("simple flag", "doubled", "tripled")),
     ]  # fmt: skip
 

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import tracecomp as torch
+from tracecomp.record.guards import lifetimes
 from tracecomp.record.guards.cached_results import caches_are_known
 
 
@@ -251,6 +252,16 @@ def test_names_that_are_not_read_are_not_held() -> None:
 
 def test_caches_can_be_inspected() -> None:
     assert caches_are_known()
+
+
+def test_few_containers_are_searched_for_objects_whose_end_is_seen() -> None:
+    assert not lifetimes.holds_awaited([[n] for n in range(10)])
+    assert lifetimes.holds_awaited([[n] for n in range(lifetimes._MOST_CONTAINERS)])
+    state = [[float(n)] for n in range(lifetimes._MOST_CONTAINERS)]
+    compiled = torch.compile(lambda x: x * state[3][0])
+    for number in (3.0, 3.0, 3.0, 5.0):
+        state[3][0] = number
+        assert compiled(torch.ones(2)).tolist() == [number, number]
 
 
 def test_objects_that_end_when_python_exits_are_no_news() -> None:

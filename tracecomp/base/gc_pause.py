@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
+
+from tracecomp.base.forks import in_child
 
 
 def collected(gone: Callable[[], bool]) -> bool:
@@ -97,12 +98,9 @@ class RareCollections:
             gc.set_threshold(*before)
 
 
+@in_child
 def _after_fork() -> None:
     """In a forked child, the other threads inside do not exist."""
     if _inside:
         _inside.clear()
         gc.enable()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from weakref import ref
+
+from tracecomp.base.forks import in_child
 
 _all: list[ref[Lock]] = []
 """All locks, and some deleted ones: a callback for each deletion could lose a Ctrl-C."""
@@ -40,11 +41,8 @@ class Lock:
             self._lock = threading.RLock()
 
 
+@in_child
 def _after_fork() -> None:
     for lock in [r() for r in _all]:
         if lock is not None:
             lock.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

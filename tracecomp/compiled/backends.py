@@ -90,7 +90,7 @@ class Native:
         self._settings = {"fast_math": config.current().fast_math, "check": config.current().check}
         self._dump = Dump(graph.name)
         self.loaded = False
-        self.executable, self.places = self._prepare()
+        self.executable, self.places = without_collecting(self._prepare)
         self._plain = all(isinstance(a, int) for a in self.places)
         self.frozen = [a for a in (self.places[n] for n in self.executable.image.frozen) if isinstance(a, int)]
 
@@ -114,7 +114,7 @@ class Native:
 
     def _compile(self) -> Executable:
         with progress.shown(f"compiling {self.graph.name}"):
-            return without_collecting(lambda: Executable(self.built.program))
+            return Executable(self.built.program)
 
     def _log(self) -> None:
         """Log the decisions to enabled topics."""

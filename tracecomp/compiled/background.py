@@ -17,10 +17,13 @@ import time
 from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from typing import Any
 
 from tracecomp.base import config, logs, progress
+from tracecomp.base.forks import in_child
+from tracecomp.base.gc_pause import without_collecting
 from tracecomp.base.locks import Lock
 from tracecomp.base.progress import Steps
 from tracecomp.base.user_warnings import from_here, warn_user
@@ -29,6 +32,7 @@ from tracecomp.compiled import hot_modules
 from tracecomp.compiled.backends import Backend, RunByEager, native_graphs
 from tracecomp.compiled.compile_worker import Answer, Request
 from tracecomp.ir.graph import Graph
+from tracecomp.passes.cost.machine import host
 from tracecomp.runtime import program_cache
 
 SECONDS_PER_NODE = 1e-3
@@ -118,15 +122,18 @@ def begin(name: str, graph: Graph, aliases: Mapping[int, int], frozen: Set[int])
     settings = config.current()
     if settings.wait or settings.verify or settings.check or settings.dump or world.messenger is not None:
         return None
+    return without_collecting(partial(_begin, name, graph, aliases, frozen))
+
+
+def _begin(name: str, graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> Job | None:
     parts = native_graphs(graph, aliases, frozen)
     least = 0.0 if hot_modules.switch.on else LEAST_SECONDS
     if sum(_nodes(g) for g, *_ in parts) * SECONDS_PER_NODE < least:
         return None
-    requests = [Request.of(*part) for part in parts]
-    requests = [r for r in requests if not program_cache.holds(r.key)]
-    if not requests:
+    missing = [(g, a, f) for g, a, f in parts if not program_cache.holds(program_cache.key_of(g, host(), a, f))]
+    if not missing:
         return None
-    job = Job(name, requests)
+    job = Job(name, [Request.of(*part) for part in missing])
     return job if _compiler.add(job) else None
 
 
@@ -309,12 +316,9 @@ _compiler = _Compiler()
 atexit.register(lambda: _compiler.end())
 
 
+@in_child
 def begin_again() -> None:
     """Begin with no jobs and no worker, as a forked child does."""
     global _compiler
     _compiler.leave()
     _compiler = _Compiler()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=begin_again)

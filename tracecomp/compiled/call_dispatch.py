@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from itertools import takewhile
 from typing import Any
 from weakref import WeakSet
@@ -11,6 +12,7 @@ from tracecomp.autograd import profiler
 from tracecomp.base import logs
 from tracecomp.base.capture_guide import BreakReason, Section
 from tracecomp.base.errors import CaptureError
+from tracecomp.base.gc_pause import without_collecting
 from tracecomp.base.locks import Lock
 from tracecomp.base.user_warnings import warn_user
 from tracecomp.compiled import background, stance
@@ -197,7 +199,7 @@ class CallDispatcher:
             self.entries = [entry, *(e for e in self.entries if e is not entry)]
             code = call_code() if (again or lost) and self.backend == "native" else None
             if code is not None and again and entry.plan is not None and entry.plan.sized is None:
-                entry.write_record(leaves, code)
+                without_collecting(partial(entry.write_record, leaves, code))
                 if self.__call__ == self._general:
                     self.__call__ = code.builtin(self._general, self._chain)
                 elif self._verifier is not None and self._verifier.run == self._general:

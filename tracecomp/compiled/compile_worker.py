@@ -45,9 +45,7 @@ class Request:
     def of(graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> Request:
         """The request for ``graph`` under the current settings."""
         settings = {**dict(config.code_key()), "cache_dir": config.current().cache_dir}
-        form = packed(graph)
-        key = program_cache.key_of(graph, host(), aliases, frozen, form=form)
-        return Request(key, form, aliases, frozen, settings)
+        return Request(program_cache.key_of(graph, host(), aliases, frozen), packed(graph), aliases, frozen, settings)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ themselves and on random numbers. Otherwise (some sums over several axes, docs/e
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tracecomp.base import config
+from tracecomp.base.forks import in_child
 from tracecomp.compiled.backends import BACKENDS
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.replay import Plan
@@ -207,5 +207,4 @@ def _compare(plan: Plan, call: Callable[..., object], tensors: list[Tensor]) -> 
     same([t._data for t in (*tensors_in(found), *ours)], [t._data for t in (*tensors_in(wanted), *theirs)])
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_chains.clear)
+in_child(_chains.clear)

@@ -21,6 +21,7 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from tracecomp.base.capture_guide import Section
+from tracecomp.base.forks import in_child
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import modes, module_changes
 from tracecomp.eager.room import settled
@@ -102,8 +103,7 @@ def _allocate(size: int) -> tuple[Block, int]:
     return block, start
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_filled.clear)
+in_child(_filled.clear)
 
 
 def block_of(array: Array) -> Block | None:

@@ -7,13 +7,13 @@ process; a forked child begins without one.
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from tracecomp.base.forks import in_child
 from tracecomp.base.gc_pause import never_pause_here
 from tracecomp.base.user_warnings import from_here
 from tracecomp.runtime.library import keep_loaded
@@ -137,6 +137,7 @@ def refused() -> list[tuple[str, str]]:
     return list(_background.refused)
 
 
+@in_child
 def _after_fork() -> None:
     global _background
     _background = _Background()
@@ -146,7 +147,3 @@ def _after_fork() -> None:
 def _end() -> None:
     _background.end()
     keep_loaded()  # loaded after the first call
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -275,6 +275,11 @@ class Op:
         """Whether every node counts: equal ones are not merged, and none is computed before the call."""
         return self.communicates or (isinstance(self.loop, External) and self.loop.separate)
 
+    @cached_property
+    def may_need_host(self) -> bool:
+        """Whether operands of some types run outside machine code."""
+        return isinstance(self.parts, Hosted) or isinstance(self.loop, External)
+
     def run_by_host(self, types: Iterable[TensorType]) -> bool:
         """Whether operands of these types run outside machine code."""
         hosted = isinstance(self.parts, Hosted) and any(t.dtype.is_complex for t in types)

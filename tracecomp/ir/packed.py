@@ -45,11 +45,15 @@ class PackedGraph:
 
 def packed(graph: Graph) -> PackedGraph:
     """``graph`` as tables."""
-    return _Packer().packed(graph)
+    return _Packer(origins=True).packed(graph)
 
 
-def content(form: PackedGraph) -> str:
+def content(graph: Graph) -> str:
     """Text that is equal for equal graphs, whatever their origins. It leaves out the elements of constants."""
+    return _content(_Packer(origins=False).packed(graph))
+
+
+def _content(form: PackedGraph) -> str:
     inputs = [(str(type), name, role) for type, name, role, _ in form.inputs]
     nodes = [node[:4] for node in form.nodes]
     keys = [[(name, _shown(value)) for name, value in attrs_key(attrs)] for attrs in form.attrs]
@@ -57,23 +61,29 @@ def content(form: PackedGraph) -> str:
 
 
 def _shown(value: object) -> object:
-    return content(value) if isinstance(value, PackedGraph) else value
+    return _content(value) if isinstance(value, PackedGraph) else value
 
 
 class _Table(Generic[T]):
-    """Different objects in order of first use."""
+    """Different objects in order of first use. They must live as long as the table."""
 
     def __init__(self) -> None:
         self.numbers: dict[T, int] = {}
+        self._by_identity: dict[int, int] = {}
 
     def number(self, item: T) -> int:
-        return self.numbers.setdefault(item, len(self.numbers))
+        # Most items are one object in many places, whose identity is found faster than its content.
+        found = self._by_identity.get(id(item))
+        if found is None:
+            found = self._by_identity[id(item)] = self.numbers.setdefault(item, len(self.numbers))
+        return found
 
 
 class _Packer:
-    """Packs a graph. Bodies that several nodes share stay shared."""
+    """Packs a graph. Bodies that several nodes share stay shared. Without ``origins``, all nodes have the same one."""
 
-    def __init__(self) -> None:
+    def __init__(self, origins: bool) -> None:
+        self._origins = origins
         self._bodies: dict[Graph, PackedGraph] = {}
 
     def packed(self, graph: Graph) -> PackedGraph:
@@ -82,6 +92,7 @@ class _Packer:
         origins: _Table[Origin] = _Table()
         values = {i.value: n for n, i in enumerate(graph.inputs)}
         unknown = Origin()
+        known = graph.origin if self._origins else {}
         nodes: list[PackedNode] = []
         attrs: list[Attrs] = []
         for node in graph.nodes:
@@ -90,7 +101,7 @@ class _Packer:
                 attrs.append({name: self._attr(value) for name, value in node.attrs.items()})
             operands = tuple([values[v] for v in node.inputs])
             results = tuple([types.number(v.type) for v in node.outputs])
-            nodes.append((node.op.name, operands, number, results, origins.number(graph.origin.get(node, unknown))))
+            nodes.append((node.op.name, operands, number, results, origins.number(known.get(node, unknown))))
             for value in node.outputs:
                 values[value] = len(values)
         outputs = tuple([(values[o.value], o.name, o.role) for o in graph.outputs])

@@ -77,6 +77,29 @@ def typename(value: object) -> str:
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
+class _Recorded:
+    """A recorded call of a module, in a scope named by its path in its parent."""
+
+    def __init__(self, module: Module) -> None:
+        module_changes.ran(module)
+        self._before = _running.names, _running.path
+        names, before = self._before
+        if names is None or id(module) not in names:
+            _running.names = {id(inner): name for name, inner in module.named_modules()}
+            _running.path, name = "", type(module).__name__
+        else:
+            _running.path = path = names[id(module)]
+            name = path.removeprefix(before + ".") if before else path
+        self._scope = scope(ModuleName(name))
+
+    def __enter__(self) -> None:
+        self._scope.__enter__()
+
+    def __exit__(self, *error: Any) -> None:
+        _running.names, _running.path = self._before
+        self._scope.__exit__(*error)
+
+
 class Module(ModuleTree, ModuleHooks, ModuleState):
     """Holds parameters, buffers and other modules under attribute names; subclasses define ``forward``."""
 
@@ -112,26 +135,10 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         return self._call_impl(*args, **kwargs)
 
     def _call_impl(self, *args: Any, **kwargs: Any) -> Any:
-        if modes.recorder is not None:
-            return self._call_recorded(args, kwargs)
-        return self._call_with_hooks(args, kwargs) if self._has_hooks else self.forward(*args, **kwargs)
-
-    def _call_recorded(self, args: tuple[object, ...], kwargs: dict[str, object]) -> Any:
-        """Run the call in a scope named by this module's path in its parent."""
-        module_changes.ran(self)
-        outer, before = _running.names, _running.path
-        if outer is None or id(self) not in outer:
-            _running.names = {id(module): name for name, module in self.named_modules()}
-            path, name = "", type(self).__name__
-        else:
-            path = outer[id(self)]
-            name = path.removeprefix(before + ".") if before else path
-        _running.path = path
-        try:
-            with scope(ModuleName(name)):
-                return self._call_with_hooks(args, kwargs)
-        finally:
-            _running.names, _running.path = outer, before
+        if modes.recorder is None:
+            return self._call_with_hooks(args, kwargs) if self._has_hooks else self.forward(*args, **kwargs)
+        with _Recorded(self):  # a block, not a function: modules may nest as deeply as in eager mode
+            return self._call_with_hooks(args, kwargs) if self._has_hooks else self.forward(*args, **kwargs)
 
     # -- attributes ------------------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ whole, and its reads of the outside world are refused (``outside.py``).
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import CodeType, FrameType, FunctionType, MethodType
@@ -47,6 +48,12 @@ class Observer(ObjectReads):
         """``fn(*args, **kwargs)``, observed."""
         try:
             return self._watch(partial(fn, *args, **kwargs))
+        except RecursionError as error:
+            error.add_note(
+                f"The call was recorded, with Python's recursion limit of {sys.getrecursionlimit()} frames. "
+                "Raise the limit with sys.setrecursionlimit()."
+            )
+            raise
         finally:
             self.recorder.refusals.running = None
 

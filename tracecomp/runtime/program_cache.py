@@ -17,15 +17,17 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
+from operator import is_
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tracecomp.base import config
 from tracecomp.ir.graph import Graph
-from tracecomp.ir.packed import PackedGraph, content, packed
+from tracecomp.ir.packed import content
 from tracecomp.runtime import compiler, object_cache
 from tracecomp.runtime.image import Image
 
@@ -74,12 +76,10 @@ def key_of(
     aliases: Mapping[int, int] | None = None,
     frozen: Set[int] = frozenset(),
     counted: bool = False,
-    form: PackedGraph | None = None,
 ) -> str:
     """The key of the program of ``graph``, with schedules for ``machine``.
 
-    It includes source lines if a failed index check would name them. ``counted``: for any number of elements. ``form``
-    is the packed graph, if the caller has it.
+    It includes source lines if a failed index check would name them. ``counted``: for any number of elements.
     """
     digest = hashlib.sha256()
     for i in graph.inputs:
@@ -88,9 +88,31 @@ def key_of(
     checked = [n for n in graph.nodes if n.op.kind in ("gather", "scatter") and n in graph.origin]
     lines = [str(graph.origin[n].source) for n in checked]
     settings = (sorted((aliases or {}).items()), sorted(frozen), counted, config.code_key(), machine, _sources())
-    return compiler.key_of(
-        repr((content(form or packed(graph)), lines, digest.hexdigest(), settings)), compiler.host_target()
-    )
+    return compiler.key_of(repr((_digest(graph), lines, digest.hexdigest(), settings)), compiler.host_target())
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The digest of a graph, and what it was made from: another number of nodes, or other ``ends``, give another."""
+
+    shape: tuple[str, int]
+    ends: tuple[object, ...]
+    digest: str
+
+
+_digests: WeakKeyDictionary[Graph, _Known] = WeakKeyDictionary()
+"""Digests of graphs: a program is looked for before it is compiled in the background, and when it is loaded."""
+
+
+def _digest(graph: Graph) -> str:
+    """A digest of the graph's content, without the elements of constants."""
+    nodes = graph.nodes
+    shape, ends = (graph.name, len(nodes)), (*graph.inputs, *graph.outputs, *nodes[-1:])  # nodes are added at the end
+    known = _digests.get(graph)
+    if known is None or known.shape != shape or len(known.ends) != len(ends) or not all(map(is_, known.ends, ends)):
+        known = _Known(shape, ends, hashlib.sha256(content(graph).encode()).hexdigest())
+        _digests[graph] = known
+    return known.digest
 
 
 def image_of(graph: Graph, machine: object, make: Callable[[], Image], counted: bool = False) -> Image:

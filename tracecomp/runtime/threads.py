@@ -12,6 +12,7 @@ import threading
 from functools import cache
 
 from tracecomp.base import config
+from tracecomp.base.forks import in_child
 from tracecomp.base.locks import Lock
 from tracecomp.codegen.threads import sync
 from tracecomp.runtime.entry import library
@@ -93,13 +94,10 @@ def _work(number: int) -> None:
     ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(library().address("tc_worker"))(POOL.ctypes.data, number)
 
 
+@in_child
 def _after_fork() -> None:
     """A forked child has none of its parent's threads."""
     global workers
     workers = 0
     POOL[:] = 0
     _default_threads.cache_clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)

@@ -27,7 +27,7 @@ def has_external(graph: Graph) -> bool:
     """Whether the host runs some live node; CompileError if one is in a loop or branch."""
     found = False
     for node in graph.live_nodes():
-        found |= node.op.run_by_host(v.type for v in node.inputs)
+        found |= node.op.may_need_host and node.op.run_by_host(v.type for v in node.inputs)
         for value in node.attrs.values():
             if isinstance(value, Graph) and has_external(value):
                 # Loops and branches run inside of one native call, which cannot call the host.

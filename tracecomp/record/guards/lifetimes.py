@@ -17,6 +17,8 @@ from typing import Any
 from tracecomp.record.guards.ownership import is_opened
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+_MOST_CONTAINERS = 2**12
+"""Containers within one value that ``holds_awaited`` looks at: each native record of a call looks again."""
 
 
 class Lifetimes:
@@ -102,7 +104,10 @@ def is_awaited(value: object) -> bool:
 
 
 def holds_awaited(value: object) -> bool:
-    """Whether a container holds such an object, which would not end before the container."""
+    """Whether a container holds such an object, which would not end before the container.
+
+    The answer is also yes if there are too many containers within it to look at.
+    """
     if not isinstance(value, _CONTAINERS):
         return False
     seen = {id(value)}
@@ -117,6 +122,8 @@ def holds_awaited(value: object) -> bool:
                 if is_awaited(x):
                     return True
                 if isinstance(x, _CONTAINERS) and id(x) not in seen:
+                    if len(seen) == _MOST_CONTAINERS:
+                        return True
                     seen.add(id(x))
                     waiting.append(x)
     return False
