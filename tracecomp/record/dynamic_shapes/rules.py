@@ -129,6 +129,14 @@ def _contract(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> A
     return _as_is(p, op, found, attrs, meant)
 
 
+def _grouped(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
+    """Padding belongs to no group, as groups end at valid rows."""
+    x, y, ends = xs
+    _expect(isinstance(p.meant(ends)[0], int))
+    # Summed terms: of both operands' rows, or of the groups themselves.
+    return _as_is(p, op, (p.masked(x, (1,), 0.0), p.masked(y, (y.value.ndim - 2,), 0.0), ends), attrs, meant)
+
+
 def _product_and_sum(p: Padding, spec: str, xs: Operands, matrix: int, axes: Sequence[int]) -> Sym:
     """A contraction with a vector: operand ``matrix`` has all labels."""
     *ins, out = parse_spec(spec)
@@ -401,7 +409,7 @@ def _random(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 RULES: dict[str, Rule] = {
     "contract": _contract, "reshape": _reshape, "permute": _permute, "expand": _expand, "slice": _slice, "flip": _flip,
     "windows": _windows, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
-    "scatter": _scatter, "searchsorted": _searchsorted, "scan": _scan, "opaque": opaque.call,
+    "scatter": _scatter, "searchsorted": _searchsorted, "scan": _scan, "opaque": opaque.call, "grouped_mm": _grouped,
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "recurrence"), _as_is),
 }  # fmt: skip
 KINDS: dict[str, Rule] = {
