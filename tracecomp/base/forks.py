@@ -1,4 +1,4 @@
-"""What a forked child does first: it has the memory of its parent, and of its threads only the one that forked."""
+"""Work that a forked child does first: it has the memory of its parent, and only the thread that forked."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def key_of(
 
 @dataclass(frozen=True)
 class _Known:
-    """The digest of a graph, and what it was made from: another number of nodes, or other ``ends``, give another."""
+    """The digest of a graph with this number of nodes and these ``ends``: others give another digest."""
 
     shape: tuple[str, int]
     ends: tuple[object, ...]
