@@ -29,8 +29,10 @@ LARGE = SIZES | {
     "num_key_value_heads": 16,
 }  # fmt: skip
 """The sizes of a model whose file has 1 GB."""
-PROMPT, PREFILL = 16, 512
-"""Tokens of the short and of the long prompt."""
+PROMPT, PREFILL, LONG = 16, 512, 2000
+"""Tokens of prompts."""
+FEW = 24
+"""Tokens that follow the longest prompt."""
 ENGINES = ("tracecomp", "PyTorch eager", "torch.compile")
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -115,10 +117,14 @@ def run(engine: str, folder: str, threads: int, tokens: int) -> dict[str, float]
         first = request(PROMPT, 1)[-1] - loading.times[0]
         request(PROMPT, tokens)
         steps = np.diff(request(PROMPT, tokens)[2:])
+        request(LONG, 2 * FEW)  # twice, so that the programs of all lengths are made
+        request(LONG, FEW)
+        late = np.diff(request(LONG, FEW)[2:])
         request(PREFILL, 1)
         prefill = min(np.diff(request(PREFILL, 1)[-2:])[0] for _ in range(3))
     return {
-        "first": first, "token": float(np.percentile(steps, 10)), "prefill": float(prefill), "read": read_bandwidth(),
+        "first": first, "token": float(np.percentile(steps, 10)), "late": float(np.percentile(late, 10)),
+        "prefill": float(prefill), "read": read_bandwidth(),
     }  # fmt: skip
 
 
@@ -139,11 +145,11 @@ def child(arguments: list[str], torch: str | None, threads: int) -> dict[str, fl
 
 def row(engine: str, dtype: str, threads: int, turns: list[dict[str, float]], size: int, bandwidth: float) -> str:
     """A line of the table: the best of the turns."""
-    best = {key: min(turn[key] for turn in turns) for key in ("first", "token", "prefill")}
+    best = {key: min(turn[key] for turn in turns) for key in ("first", "token", "late", "prefill")}
     share = size / best["token"] / bandwidth
     return (
-        f"| {engine} | {dtype} | {threads} | {1e3 * best['token']:.1f} | {share:.0%} | {1e3 * best['prefill']:.0f} | "
-        f"{best['first']:.1f} |"
+        f"| {engine} | {dtype} | {threads} | {1e3 * best['token']:.1f} | {share:.0%} | {1e3 * best['late']:.1f} | "
+        f"{1e3 * best['prefill']:.0f} | {best['first']:.1f} |"
     )
 
 
@@ -154,8 +160,9 @@ def file_size(folder: Path) -> int:
 
 def measure_requests(options: argparse.Namespace, folder: str) -> None:
     """Print a line for each engine, dtype and number of threads."""
-    print("| engine | weights | threads | ms a token | of read bandwidth | prefill of 512, ms | first token, s |")
-    print("|---|---|---|---|---|---|---|")
+    heads = ("ms a token", "of read bandwidth", f"after {LONG}, ms", f"prefill of {PREFILL}, ms", "first token, s")
+    print("| engine | weights | threads |", " | ".join(heads), "|")
+    print("|" + 8 * "---|")
     child(["--save", folder, "--dtypes", options.dtypes], None, 2)
     for dtype in options.dtypes.split(","):
         size = file_size(Path(folder, dtype))
