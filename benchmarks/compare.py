@@ -16,6 +16,7 @@ from benchmarks.speed import OURS, Team, Turns, measure
 from benchmarks.workload import Workload
 
 BEFORE = "before"
+PACKAGES = ("tracecomp", "tracecomp_runtime")
 REPEATS = 3
 """How often a workload is measured that seems slower; it counts if every measurement says so."""
 
@@ -34,17 +35,25 @@ class Commits(Team):
 
 
 def checkout(commit: str, folder: Path) -> Path:
-    """Put the package of ``commit`` and the benchmarks of this checkout in ``folder``. CalledProcessError for a commit
-    that git does not know."""
+    """Put the packages of ``commit`` and the benchmarks of this checkout in ``folder``.
+
+    CalledProcessError for a commit that git does not know. All packages must come from the commit: files of another
+    folder count as the user's, so that programs that reach them are not captured.
+    """
     folder.mkdir(parents=True)
     archive = folder / "package.tar"
-    command = ["git", "archive", "--output", str(archive), commit, "tracecomp"]
-    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True)
+    there = _git("ls-tree", "--name-only", commit, *PACKAGES).split()
+    _git("archive", "--output", str(archive), commit, *there)
     with tarfile.open(archive) as packed:
         packed.extractall(folder, filter="data")
     archive.unlink()
     os.symlink(ROOT / "benchmarks", folder / "benchmarks")
     return folder
+
+
+def _git(*arguments: str) -> str:
+    """The output of a git command in this repository."""
+    return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
 def compare(

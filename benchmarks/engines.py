@@ -110,7 +110,7 @@ class TorchLike(Engine):
 
 
 class Tracecomp(TorchLike):
-    """tracecomp, compiled."""
+    """tracecomp, compiled as whole graphs: a graph break is an error, as parts would take another time."""
 
     name = "tracecomp"
 
@@ -119,7 +119,7 @@ class Tracecomp(TorchLike):
         self.lib = import_module("tracecomp")
 
     def compile(self, f: Any) -> Any:
-        return self.lib.compile(f)
+        return self.lib.compile(f, fullgraph=True)
 
 
 class TracecompEager(Tracecomp):

@@ -187,6 +187,28 @@ def lstm(vocabulary: int, width: int, layers: int) -> Net:
     return net
 
 
+def blocks(hidden: tuple[int, ...]) -> Net:
+    """See ``cases.large``."""
+
+    def net(p: Scope, x: Any) -> Any:
+        for k, width in enumerate(hidden):
+            y = _linear(p, f"{k}.first", _layer_norm(p, f"{k}.norm", x), width)
+            x = x + _linear(p, f"{k}.second", jax.nn.gelu(y, approximate=True), x.shape[-1])
+        return x
+
+    return net
+
+
+def small_parameters(count: int) -> Net:
+    """See ``cases.large``."""
+
+    def net(p: Scope, x: Any) -> Any:
+        each = (p(f"each.{k}", 3 + k % 5) for k in range(count))
+        return x * sum((value * value).sum() for value in each)
+
+    return net
+
+
 def start(net: Net, inputs: Any, training: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """The first parameters and running statistics of ``net``."""
     scope = Scope({}, {}, training)

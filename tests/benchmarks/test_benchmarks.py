@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks import call_cost, report
 from benchmarks.cases import KINDS, WORKLOADS, select
-from benchmarks.compare import compare, table
+from benchmarks.compare import checkout, compare, table
 from benchmarks.engines import ENGINES
 from benchmarks.plot import classes, draw
 from benchmarks.speed import Turns, _gap
@@ -153,3 +153,14 @@ def test_compare_counts_what_every_measurement_shows(
     assert bad == ([workload.id] if slower else [])
     assert found == {workload.id: max(1 / t for t in times)}
     assert ("slower or failed: matmul" in table(found, bad)) is slower
+
+
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="commits need git")
+def test_a_checkout_has_every_package_of_its_commit(tmp_path: Path) -> None:
+    """Packages of another folder would count as the user's."""
+    folder = checkout("HEAD", tmp_path / "now")
+    named = subprocess.run(
+        [sys.executable, "-c", "import tracecomp, tracecomp_runtime as r; print(tracecomp.__file__, r.__file__)"],
+        cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert all(Path(file).is_relative_to(folder) for file in named.stdout.split())
