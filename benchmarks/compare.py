@@ -52,7 +52,7 @@ def checkout(commit: str, folder: Path) -> Path:
 
 
 def _git(*arguments: str) -> str:
-    """What git prints about this repository."""
+    """The output of a git command in this repository."""
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 

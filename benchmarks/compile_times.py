@@ -28,7 +28,7 @@ PEERS = ("torch.compile", "jax.jit")
 CALLS = 5
 """Calls of a process. The last ones run compiled."""
 SHARE, SECONDS = 0.1, 0.3
-"""What a second process may take for its program, of the time of the first one and in all."""
+"""Limits for the program of a second process: its share of the first time, and its seconds."""
 
 
 class _Waiting(Tracecomp):
@@ -97,7 +97,7 @@ def _peak(pid: int) -> int:
 
 
 def _measure(engine: str, name: str, cache: Path, folder: Path, patience: float) -> dict[str, Any]:
-    """What a process of ``engine`` says; ``{"failed": why}`` if it says nothing."""
+    """The figures of a process of ``engine``; ``{"failed": why}`` if it prints none."""
     command = [sys.executable, "-W", "ignore", "-m", "benchmarks.compile_times", "--one", engine, name, str(cache)]
     env = environment(1, cache) | {"TRACECOMP_WAIT": "0", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
     try:

@@ -60,6 +60,8 @@ def _at_port(port: int, size: int, command: Sequence[str], more: Mapping[str, st
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+            if process.stdout is not None:
+                process.stdout.close()
 
 
 def succeed(ended: Sequence[Ended]) -> None:

@@ -16,6 +16,7 @@ pytest.importorskip("expecttest")  # torch's sample database needs it
 
 from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
 
+from tests.eager.rooms import with_room  # noqa: E402
 from tests.opinfo.run_opinfo import (  # noqa: E402
     DTYPES,
     NARROW,
@@ -152,3 +153,34 @@ def test_results_have_new_memory_where_those_of_torch_have(op: Any) -> None:
             if _memory(wanted) not in map(_memory, operands):
                 assert not any(np.may_share_memory(ours._data, array) for array in given)
                 assert not ours._is_view() or wanted._is_view()
+
+
+def _told(fn: Any, args: list[Any], kwargs: dict[str, Any]) -> list[Any]:
+    """The observable state of a call's results, and of its operands afterwards."""
+    tracecomp.manual_seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        result = fn(*args, **kwargs)
+    made = [t.detach() for t in tensors([result, args, kwargs]) if t.layout is tracecomp.strided]
+    return [(t.numpy().tobytes(), t.shape, t.stride(), t._is_view()) for t in made]
+
+
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("op", [op for op in OPERATORS if "empty" not in op.name], ids=label)
+def test_operands_with_room_are_row_major(op: Any) -> None:
+    """Memory behind the elements of an operand changes nothing about the results."""
+    fn, dtype = function(op.name, op.variant_test_name), torch.float32
+    if fn is None or not takes(op, dtype):
+        return
+    for sample in samples(op, dtype, 4):
+        try:
+            memo: dict[int, Any] = {}
+            wanted = _told(fn, convert([sample.input, *sample.args], memo), convert(sample.kwargs, memo))
+        except (Unsupported, RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError):
+            continue  # test_first_samples covers unsupported operators
+        memo = {}
+        args, kwargs = convert([sample.input, *sample.args], memo), convert(sample.kwargs, memo)
+        for t in tensors([*args, *kwargs.values()]):
+            if t.ndim and t._base is None and t._data.strides == np.empty(t.shape, np.float32).strides:
+                with_room(t)
+        assert _told(fn, args, kwargs) == wanted

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tracecomp.codegen.calls.call_tables import ANY, ARGUMENT, OBJECT
+from tracecomp.codegen.calls.call_tables import ALIGNED, ANY, ARGUMENT, C_CONTIGUOUS, OBJECT, ROOM
 from tracecomp.compiled.native_rows import NativeRows
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.guard import Guard, SameTensors, TensorGuard, ValueGuard
@@ -33,11 +33,15 @@ MANY = 32
 
 
 class _Rows(NamedTuple):
-    """A comparison that fitted a call: native code, the ``conditions`` on the sizes that it reads, and other guards."""
+    """A comparison that fitted a call: native code, the ``conditions`` on the sizes that it reads, and other guards.
+
+    ``sizes`` reads the sizes if native code does not.
+    """
 
     fits: Callable[..., tuple[int, ...] | None]
     conditions: Conditions | None
     left: Sequence[Guard]
+    sizes: SizesGuard | None
 
 
 class CallCheck:
@@ -87,7 +91,9 @@ class CallCheck:
         sizes = rows.fits(*leaves)
         if sizes is None or (rows.conditions is not None and not rows.conditions.holds(sizes)):
             return None
-        return sizes if all(guard.check(leaves) is None for guard in rows.left) else None
+        if any(guard.check(leaves) is not None for guard in rows.left):
+            return None
+        return sizes if rows.sizes is None else rows.sizes.sizes(leaves)
 
     def update(self, leaves: Leaves) -> None:
         """Make the rows from a call that has just fitted."""
@@ -129,10 +135,13 @@ class _Writer:
         for guard in self.guards.arguments:
             self.r.add("arguments", *self._argument(guard, native))
         left = [g for g in self.guards.list if not self._row(g, native)]
-        sizes = next((g for g in self.guards.list if isinstance(g, SizesGuard) and g not in left), None)
-        flags = {} if self._dense else {"layout": 0}
-        record = self.r.finish(count=len(self.leaves), numbers=0 if sizes is None else len(sizes.sources), **flags)
-        return _Rows(self._code.fits(record), None if sizes is None else sizes.conditions, left)
+        asked = next((g for g in self.guards.list if isinstance(g, SizesGuard)), None)
+        sizes = None if asked in left else asked
+        flags = ROOM | (C_CONTIGUOUS | ALIGNED if self._dense else 0)
+        numbers = 0 if sizes is None else len(sizes.sources)
+        record = self.r.finish(count=len(self.leaves), numbers=numbers, layout=flags)
+        conditions = None if sizes is None else sizes.conditions
+        return _Rows(self._code.fits(record), conditions, left, asked if sizes is None else None)
 
     def _argument(self, guard: Any, native: NativeRows) -> tuple[Held | int, Held | int]:
         """The row for an argument: its type, or the object that it is."""

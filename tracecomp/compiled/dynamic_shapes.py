@@ -15,9 +15,10 @@ from tracecomp.base.locks import Lock
 from tracecomp.compiled import background
 from tracecomp.compiled.backends import Backend, Interpreted, Make, RunByEager, where
 from tracecomp.compiled.checked import Checked
+from tracecomp.compiled.growing import room_for
 from tracecomp.ir.graph import Graph, Input
 from tracecomp.passes.cost.machine import host
-from tracecomp.record.dynamic_shapes.instantiate import Instantiated
+from tracecomp.record.dynamic_shapes.instantiate import Growth, Instantiated
 from tracecomp.record.dynamic_shapes.padding import NotSized
 from tracecomp.record.recording import Sizes
 from tracecomp.record.size_forms import Box, Form
@@ -32,11 +33,12 @@ MOST_BOXES = 64
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A program and the sizes that it serves."""
+    """A program and the sizes that it serves. ``grown`` are its results that continue in the memory of an input."""
 
     box: Box
     inner: Backend
     blocks: Sequence[tuple[Form, int]]
+    grown: Sequence[Growth] = ()
 
     @property
     def exact(self) -> bool:
@@ -81,9 +83,11 @@ class SizedBackend:
     frozen: Sequence[int] = ()
 
     def __init__(
-        self, sizes: Sizes, make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None, frozen: Set[int]
-    ) -> None:
+        self, sizes: Sizes, make: Make, graph: Graph, aliases: Mapping[int, int], threads: int | None,
+        frozen: Set[int], growing: Sequence[Growth] = (),
+    ) -> None:  # fmt: skip
         self.graph = graph
+        self._growing = growing
         self._sizes = sizes
         self._make = make
         before = len(sizes.sources)
@@ -146,7 +150,7 @@ class SizedBackend:
         """Start to compile the program for these sizes in the background; None where it is better done in place."""
         with self._lock:
             planned = self._planned = self._plan(sizes)
-        return background.begin(name, planned.found.graph, self._aliases, self._frozen)
+        return background.begin(name, planned.found.graph, self._aliases_of(planned.found), self._frozen)
 
     def make_planned(self) -> None:
         """Make the program that ``begin`` began."""
@@ -187,10 +191,15 @@ class SizedBackend:
 
     def _make_from(self, planned: _Planned) -> Made:
         found = planned.found
-        made = Made(planned.box, self._make(found.graph, self._aliases, self._threads, self._frozen), found.blocks)
+        inner = self._make(found.graph, self._aliases_of(found), self._threads, self._frozen)
+        made = Made(planned.box, inner, found.blocks, found.grown)
         self.made = [made, *self.made[: MOST_BOXES - 1]]
         self._planned = None
         return made
+
+    def _aliases_of(self, found: Instantiated) -> Mapping[int, int]:
+        """The outputs of a program that are in the memory of an input."""
+        return self._aliases | {g.output: g.input + len(found.box) for g in found.grown}
 
     def _plan(self, sizes: Sequence[int]) -> _Planned:
         for k, n in enumerate(sizes):
@@ -200,7 +209,7 @@ class SizedBackend:
             box = [(n, n) for n in sizes]
         while True:
             try:
-                return _Planned(sizes, box, Instantiated(self.graph, self._sizes, box))
+                return _Planned(sizes, box, Instantiated(self.graph, self._sizes, box, self._growing))
             except NotSized as reason:
                 if all(low == high for low, high in box):
                     raise
@@ -272,6 +281,7 @@ class SizedRun:
     ) -> None:
         self.graph = graph
         self.frozen = [n - len(sizes) for n in made.inner.frozen]
+        self.grown = made.grown
         self._made = made
         self._sizes = sizes
         self._shapes = shapes
@@ -279,9 +289,14 @@ class SizedRun:
     def run(self, arrays: Sequence[Array], outputs: list[Any], seen: Any = None) -> None:
         """Compute ``outputs`` from ``arrays``; those whose shapes depend on sizes become new arrays."""
         made = self._made
+        arrays, rooms = list(arrays), {}
+        for g in made.grown:
+            room = rooms[g.output] = room_for(arrays[g.input], made.inner.graph.outputs[g.output].value.shape, g.axis)
+            outputs[g.output] = arrays[g.input] = room.memory
         for n, shape in self._shapes:
-            wide = shape if made.exact else made.inner.graph.outputs[n].value.shape
-            outputs[n] = np.empty(wide, self.graph.outputs[n].value.dtype.numpy)
+            if n not in rooms:
+                wide = shape if made.exact else made.inner.graph.outputs[n].value.shape
+                outputs[n] = np.empty(wide, self.graph.outputs[n].value.dtype.numpy)
         blocks = [block_length(form.at(self._sizes), target) for form, target in made.blocks]
         dense = [np.asarray(a, order="C") for a in arrays]
         given = [*map(np.array, self._sizes), *dense, *map(np.array, blocks)]
@@ -289,7 +304,10 @@ class SizedRun:
             given = list(map(_with_room, given, made.inner.graph.inputs))
         made.inner.run(given, outputs, seen)
         for n, shape in self._shapes:
-            outputs[n] = outputs[n].reshape(-1)[: math.prod(shape)].reshape(shape)
+            if n in rooms:
+                outputs[n] = rooms[n].filled(shape[rooms[n].axis])
+            else:
+                outputs[n] = outputs[n].reshape(-1)[: math.prod(shape)].reshape(shape)
 
 
 def _with_room(array: Array, given: Input) -> Array:

@@ -20,6 +20,7 @@ from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.results import Finish
 from tracecomp.compiled.state_rows import word_row
 from tracecomp.eager.modes import modes
+from tracecomp.eager.room import RoomArray
 from tracecomp.eager.storage import Memory, Storage
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.state_guards import GradGuard
@@ -60,7 +61,7 @@ def _made_code() -> Code | None:
         return None
     fields = tensor_fields()
     counts = [field_offsets(x, type(x).__slots__) for x in (Storage(), Memory())]
-    return Code(Tensor, Storage, Memory, fields, counts[0] | counts[1]) if fields and all(counts) else None
+    return Code(Tensor, Storage, Memory, RoomArray, fields, counts[0] | counts[1]) if fields and all(counts) else None
 
 
 def fast_record(

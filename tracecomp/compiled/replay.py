@@ -19,7 +19,8 @@ from tracecomp.compiled.autograd import CompiledNode, Kept, differentiable
 from tracecomp.compiled.backends import Backend, Make, Native, where
 from tracecomp.compiled.background import Job, Later, begin
 from tracecomp.compiled.checked import Checked
-from tracecomp.compiled.dynamic_shapes import Runner, SizedBackend, grown_outputs
+from tracecomp.compiled.dynamic_shapes import Runner, SizedBackend, SizedRun, grown_outputs
+from tracecomp.compiled.growing import Appended, growing
 from tracecomp.compiled.inputs import aliases_of, frozen_inputs
 from tracecomp.compiled.kernel_profile import Profile, profile_backend
 from tracecomp.compiled.results import Builder
@@ -88,7 +89,8 @@ class Plan:
     def _backend(self, graph: Graph, aliases: Mapping[int, int], frozen: Set[int]) -> Backend | SizedBackend:
         if self.sized is None:
             return self._make(graph, aliases, self._threads, frozen)  # type: ignore[no-any-return]
-        return SizedBackend(self.sized.sizes_of(graph), self._make, graph, aliases, self._threads, frozen)
+        grows = growing(self.recording) if graph is self.recording.graph else []
+        return SizedBackend(self.sized.sizes_of(graph), self._make, graph, aliases, self._threads, frozen, grows)
 
     def _maker(self, n: int) -> Callable[[], Array]:
         """The allocator of output ``n``."""
@@ -182,6 +184,7 @@ class Plan:
         kept = None if recording.split is None else self._keep(leaves, arrays)
         try:
             runner, seen = self._runner(sizes)
+            appended = Appended(recording, runner.grown if isinstance(runner, SizedRun) else (), leaves)
             uninterrupted.allow_in_loops(True)
             runner.run(arrays, outputs, seen)
             uninterrupted.allow_in_loops(False)
@@ -200,6 +203,7 @@ class Plan:
             results: Any = _new(outputs[self._lone])
         else:
             results = self._results(leaves, outputs, kept, given, sizes)
+        appended.part(outputs)
         return len(recording.predicates), results
 
     def _arrays(self, leaves: Leaves) -> list[Array]:

@@ -3,6 +3,7 @@ mode."""
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -12,6 +13,7 @@ import numpy as np
 from tracecomp.compiled.autograd import CompiledNode, Freed
 from tracecomp.eager.aliasing import attach
 from tracecomp.eager.modes import modes
+from tracecomp.eager.room import RoomArray
 from tracecomp.eager.tensor import Tensor, shared
 from tracecomp.eager.tensor_base import View
 from tracecomp.eager.views import look
@@ -146,6 +148,8 @@ class Builder:
     def _own(self, r: Made) -> Tensor:
         array = self._outputs[r.number]
         t = Tensor._wrap(array if r.order is None else array.transpose(np.argsort(r.order)))
+        if type(array) is RoomArray:
+            array.owner = weakref.ref(t)
         if r.inference:
             t._inference = True
         return t

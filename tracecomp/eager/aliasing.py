@@ -12,6 +12,7 @@ from tracecomp.eager import dispatch, tangents
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
 from tracecomp.eager.modes import modes, module_changes
+from tracecomp.eager.room import settle, settled
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import (
     Array,
@@ -270,7 +271,7 @@ def several_views(views: Iterable[T], name: str) -> tuple[T, ...]:
 def alias(source: T) -> T:
     """The same memory, without history."""
     wrapped = type(source) in dispatch.CLASSES
-    alias = cast("T", dispatch.without_history(source) if wrapped else source._wrap(source._data))
+    alias = cast("T", dispatch.without_history(source) if wrapped else source._wrap(settled(source)))
     alias._storage = source._shared_storage()
     root, alias._chain = owner(source)
     alias._source = weakref.ref(root)
@@ -284,6 +285,7 @@ def former_of(target: T) -> T:
 
     A leaf that is a view stays a leaf, so its new state must not find a history here.
     """
+    settle(target._data)
     former = blank(type(target))
     take_fields(former, target)
     former._grad, former._reshaped = None, False
@@ -342,7 +344,7 @@ def replace_memory(target: TensorBase, value: TensorBase) -> None:
     target._storage = Storage(value._shared_storage().memory)
     # A node that saved a result needs its old elements: a backward pass that would read others has to fail.
     target._storage.version = old.version + (target._grad_fn is not None)
-    target._data = value._data
+    target._data = settled(value)
     target._base, target._source, target._chain, target._linked = None, None, (), False
     target._reshaped, target._unwritable, target._quiet = False, None, False
     target._seen = target._storage.version

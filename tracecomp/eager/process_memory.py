@@ -24,6 +24,7 @@ from tracecomp.base.capture_guide import Section
 from tracecomp.base.forks import in_child
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import modes, module_changes
+from tracecomp.eager.room import settled
 from tracecomp.eager.tensor_base import TensorBase
 
 Array = np.ndarray[Any, Any]
@@ -146,7 +147,7 @@ def _holders(tensors: Sequence[TensorBase]) -> list[list[TensorBase]]:
 
 def _move(group: Sequence[TensorBase]) -> None:
     """Give tensors over one memory shared memory of the same contents."""
-    ends = [np.lib.array_utils.byte_bounds(t._data) for t in group if t._data.size]
+    ends = [np.lib.array_utils.byte_bounds(settled(t)) for t in group if t._data.size]
     low, high = min((a for a, _ in ends), default=0), max((b for _, b in ends), default=0)
     block, start = _allocate(high - low)
     if high > low:

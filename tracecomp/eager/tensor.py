@@ -50,6 +50,7 @@ from tracecomp.eager.modes import (
     set_grad_enabled,
 )
 from tracecomp.eager.process_memory import Elements, block_of
+from tracecomp.eager.room import settled
 from tracecomp.eager.size import Size
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import Handle, Node, TensorBase, View, add_hook, all_attributes, base_of, blank, owner
@@ -144,8 +145,8 @@ class Tensor(TensorMethods):
         row_major = True
         for x in operands:
             if isinstance(x, Tensor):
+                odd = x._data.dtype.kind in "cV" or odd  # which also makes arrays with room dense
                 array = x._data
-                odd = odd or array.dtype.kind in "cV"
                 row_major = row_major and array.flags.c_contiguous
                 tracked = tracked or x._requires_grad or x._linked or x._grad_fn is not None
                 arrays.append(array)
@@ -344,7 +345,7 @@ class Tensor(TensorMethods):
 
     def stride(self, dim: int | None = None) -> Any:
         """Strides in elements; without any elements, those of its shape in row-major order."""
-        data = self._data
+        data = settled(self)
         strides = tuple(s // data.itemsize for s in data.strides) if data.size else row_major(data.shape)
         return strides if dim is None else strides[dim]
 
@@ -373,7 +374,7 @@ class Tensor(TensorMethods):
         """Whether the elements are dense in row-major order, or in that of ``channels_last``."""
         if memory_format is preserve_format:
             raise RuntimeError("is_contiguous(): memory_format must not be torch.preserve_format")
-        return lies_in(self._data, memory_format or contiguous_format)
+        return lies_in(settled(self), memory_format or contiguous_format)
 
     # ---- leaving the tensor world
 
@@ -396,7 +397,7 @@ class Tensor(TensorMethods):
             raise NotImplementedError(f"{how}: attempted to read the elements of a meta tensor, which has none")
         if modes.recorder is not None:
             modes.recorder.leave(self, how)
-        return self._data
+        return settled(self)
 
     def __dlpack__(
         self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
@@ -754,7 +755,7 @@ def look_through(t: Tensor, steps: tuple[View, ...]) -> Tensor:
     """The view of ``t`` through ``steps``, which share its memory: at once where nothing has to know each of them."""
     if not steps:
         return t
-    array = t._data
+    array = settled(t)
     if use.begun or modes.recorder is not None or not array.size or t._inference:
         for op, attrs in steps:
             t = Tensor.__tracecomp_apply__(op, (t,), attrs)

@@ -15,6 +15,7 @@ import numpy as np
 
 from tracecomp.base.errors import Source, user_source
 from tracecomp.eager.modes import modes, module_changes
+from tracecomp.eager.room import settled
 from tracecomp.eager.storage import Storage
 from tracecomp.ir.graph import Origin
 from tracecomp.ir.op import Attrs, Op
@@ -209,7 +210,7 @@ class TensorBase:
         return self._storage
 
     def _address(self) -> int:
-        return int(self._data.__array_interface__["data"][0])
+        return int(settled(self).__array_interface__["data"][0])
 
     # Methods that ``Tensor`` provides and lower layers call.
 

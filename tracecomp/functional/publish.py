@@ -21,6 +21,7 @@ from tracecomp.eager.device import use
 from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import modes, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
+from tracecomp.eager.room import settle
 from tracecomp.eager.tensor import Tensor, assign_, before_write
 from tracecomp.eager.tensor_base import end_view, owner
 from tracecomp.functional.autocast import casts
@@ -199,6 +200,15 @@ def _elsewhere(args: tuple[object, ...]) -> bool:
     return any(isinstance(x, Tensor) and type(x._data) is not np.ndarray for x in args)
 
 
+def _settle_all(args: tuple[object, ...]) -> None:
+    """Make arrays with room behind their elements dense."""
+    for x in args:
+        if isinstance(x, Tensor):
+            settle(x._data)
+        elif type(x) in _LISTS:
+            _settle_all(tuple(cast("list[object]", x)))
+
+
 def _is_shape(x: object) -> bool:
     """Whether ``x`` is a tuple of plain ints."""
     if type(x) is not tuple:
@@ -298,6 +308,7 @@ def _callable(
     def check(args: tuple[object, ...], kwargs: dict[str, Any]) -> Any:
         """Check every argument, and run."""
         args = args if prepare is None else prepare(args)
+        _settle_all((*args, *kwargs.values()))
         found = _asked(public, args, kwargs)
         if found is not NOT_OVERRIDDEN:
             return found

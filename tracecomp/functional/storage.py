@@ -14,6 +14,7 @@ from tracecomp.eager.device import device as Device
 from tracecomp.eager.meta import MetaArray, new_array
 from tracecomp.eager.modes import modes
 from tracecomp.eager.process_memory import Elements, block_of, share
+from tracecomp.eager.room import settled
 from tracecomp.eager.tensor import Tensor, wrap
 from tracecomp.eager.tensor_base import owner
 from tracecomp.functional.publish import publish
@@ -25,7 +26,7 @@ Array: TypeAlias = np.ndarray[Any, Any]
 def _memory(x: Tensor) -> Array:
     """The elements of the tensor that owns the memory of ``x``, in the order of addresses."""
     x._shared_storage().share()
-    found = owner(x)[0]._data
+    found = settled(owner(x)[0])
     if isinstance(found, MetaArray):
         return new_array((found.size,), found.dtype, place=found.place)
     return found.ravel(order="K")

@@ -30,7 +30,7 @@ def of_frame(frame: Frame, backend: Native, measured: int | None = None) -> Memo
     scratch = image.memory_bytes + image.thread_bytes * wanted(backend.threads) - frame.nbytes
     by_role = {
         role: sum(i.value.type.nbytes for i in graph.inputs if i.role == role)
-        for role in ("argument", "state", "host", "constant")
+        for role in ("argument", "state", "host", "room", "constant")
     }
     # An output that is written into an input takes no separate memory.
     results = [o for n, o in enumerate(graph.outputs) if n not in frame.aliases]
@@ -50,7 +50,7 @@ def of_frame(frame: Frame, backend: Native, measured: int | None = None) -> Memo
     if frame.nbytes + max(scratch, 0) + written < MEASURABLE:
         measured = None
     return MemoryFacts(
-        arguments=by_role["argument"] + by_role["host"],
+        arguments=by_role["argument"] + by_role["host"] + by_role["room"],
         state=by_role["state"],
         constants=by_role["constant"] + sum(c.nbytes for c in frame.constants),
         results=written,

@@ -23,7 +23,7 @@ _TOKEN = re.compile(
     |(?P<mark>[\[\](){{}}=,:])""",
     re.VERBOSE,
 )
-_ROLES_IN = ("argument", "state", "host", "constant")
+_ROLES_IN = ("argument", "state", "host", "room", "constant")
 _ROLES_OUT = ("result", "state", "predicate")
 
 

@@ -170,6 +170,9 @@ def from_numpy_dtype(dtype: np.dtype[Any]) -> DType:
     return found
 
 
+FOLLOWED_BELOW = 2**62
+"""Plain integers of smaller magnitude may differ between calls of one recording: graphs compute with 64 bits."""
+
 _INT_ORDER = (int8, int16, int32, int64)
 
 

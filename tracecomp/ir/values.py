@@ -68,7 +68,11 @@ class Value:
 
 @immutable
 class Input:
-    """A graph input. ``role``: argument, state, host or constant. ``data`` holds a constant's array."""
+    """A graph input. ``role``: argument, state, host, room or constant.
+
+    ``room`` is an argument in memory that even calls that fail may write, behind the elements in use. ``data`` holds a
+    constant's array.
+    """
 
     value: Value
     name: str

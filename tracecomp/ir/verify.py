@@ -5,7 +5,7 @@ from __future__ import annotations
 from tracecomp.base.errors import VerifyError
 from tracecomp.ir.graph import Graph, Input, Node, Value
 
-INPUT_ROLES = frozenset({"argument", "state", "host", "constant"})
+INPUT_ROLES = frozenset({"argument", "state", "host", "room", "constant"})
 OUTPUT_ROLES = frozenset({"result", "state", "predicate"})
 
 

@@ -49,11 +49,19 @@ Word = int | Held | Place
 class Code:
     """The native code of calls, for tensors of class ``tensor``, with a ``storage`` that has a ``memory``.
 
+    ``room`` is the class of arrays with room behind their elements, which calls of dynamic sizes take, too.
+
     Offsets of fields are as in ``CallGuards``.
     """
 
     def __init__(
-        self, tensor: type, storage: type, memory: type, fields: Mapping[str, int], counts: Mapping[str, int]
+        self,
+        tensor: type,
+        storage: type,
+        memory: type,
+        room: type,
+        fields: Mapping[str, int],
+        counts: Mapping[str, int],
     ) -> None:
         add_functions(ctypes.pythonapi, call_stub.SYMBOLS)
         text = module_text(call_stub.call_text(fields, counts, this_interpreter()))
@@ -64,7 +72,7 @@ class Code:
         found = {
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,
             "tensor_type": tensor, "new_object": object.__new__, "modes_key": MODES_KEY,
-            "storage_type": storage, "memory_type": memory, "int_type": int,
+            "storage_type": storage, "memory_type": memory, "int_type": int, "room_type": room,
         }  # fmt: skip
         self._held = [found[name] for name in GLOBALS]
         self.objects = np.array([id(x) for x in self._held], np.uintp)

@@ -15,7 +15,7 @@ from tests.machines import MACHINES
 from tracecomp.ir.graph import Graph
 from tracecomp.ir.index import Computed, Index, Var
 from tracecomp.ir.loop_printer import print_program
-from tracecomp.ir.loops import Const
+from tracecomp.ir.loops import Const, Prefetch, walk
 from tracecomp.ir.op import OPS
 from tracecomp.ir.program import call_steps
 from tracecomp.ir.types import DType, TensorType, bool_, float16, float32
@@ -294,3 +294,39 @@ def test_few_rows_of_one_panel_are_shared() -> None:
     found = [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
     np.testing.assert_allclose(found[0], arrays[0].astype(np.float64) @ arrays[1].T, rtol=1e-4, atol=1e-3)
     assert all(same_bits(other, found[0]) for other in found[1:])
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_rows_of_weights_of_many_heads_are_transposed_in_registers(rows: int) -> None:
+    """An operand for each head keeps heads apart; each weight is still loaded in whole lines, and has its bits."""
+    heads, width, terms = 5, 40, 96
+    graph, plain = Graph("projection"), contraction("mk,kn->mn", [(rows, terms), (terms, heads * width)], float32)
+    x, w, scale = (
+        graph.add_input(TensorType(float32, shape), f"x{n}")
+        for n, shape in enumerate([(rows, terms), (heads * width, terms), (width,)])
+    )
+    turned = graph.add(OPS["permute"], [w], {"dims": (1, 0)})[0]
+    product = graph.add(OPS["contract"], [x, turned], {"spec": "mk,kn->mn"})[0]
+    split = graph.add(OPS["reshape"], [product], {"shape": (rows, heads, width)})[0]
+    spread = graph.add(OPS["expand"], [scale], {"shape": (rows, heads, width)})[0]
+    for value in (split, graph.add(OPS["mul"], [split, spread], {})[0]):
+        graph.add_output(value)
+    arrays = normal([(rows, terms), (heads * width, terms), (width,)])
+    built, executable = compile_graph(graph, machine=WIDE)
+    [step] = call_steps(built.program.steps)
+    [schedule] = parse_records("\n".join(step.kernel.schedules))
+    assert schedule.fields["transposed"] == "16"
+    want = run_native(plain, [arrays[0], np.ascontiguousarray(arrays[1].T)])[0].reshape(rows, heads, width)
+    for threads in (1, 3):
+        first, second = run_built(built, executable, graph, arrays, threads)
+        assert same_bits(first, want)
+        assert same_bits(second, want * arrays[2])
+
+
+def test_lines_of_a_large_weight_are_prefetched_twice() -> None:
+    """The next column in the order of memory, and each lane's line again before its block."""
+    shapes: list[Ints] = [(1, 768), (256, 768)]
+    built = compile_graph(contraction("mk,nk->mn", shapes, float32), machine=WIDE)[0]
+    [step] = call_steps(built.program.steps)
+    constants = sorted(s.offset.const for s in walk(step.kernel.body) if isinstance(s, Prefetch))
+    assert constants == sorted([16 * 768 + 16 * n for n in range(16)] + [768 * n + 64 for n in range(16)])

@@ -27,6 +27,7 @@ from tracecomp.codegen.calls.call_tables import (
     LIST_ITEMS,
     OWNED,
     REFERENCES,
+    ROOM,
     TABLES,
     TYPE,
     WRITEABLE,
@@ -64,12 +65,15 @@ class CallGuards:
 
     def _layout(self) -> str:
         a = Assembler()
-        a.need(a.same(a.load("ptr", "%array", TYPE), self._object(a, "array_type")), "no")
+        kind = a.load("ptr", "%array", TYPE)
+        has_room = a.both(a.same(kind, self._object(a, "room_type")), self._has_flag(a, "%flags", ROOM))
+        a.need(a.either(a.same(kind, self._object(a, "array_type")), has_room), "no")
         # Identity of descriptors: numpy has one object for each plain dtype, and the general path handles an equal but
         # different one.
         a.need(a.same(a.load("ptr", "%array", ARRAY_DESCR), a.load("ptr", "%layout")), "no")
-        flags = a.let(f"and i32 {a.load('i32', '%array', ARRAY_FLAGS)}, %flags")
-        a.need(a.same(flags, "%flags", "i32"), "no")
+        wanted = a.let(f"select i1 {has_room}, i32 0, i32 {a.let(f'and i32 %flags, {ROOM - 1}')}")
+        flags = a.let(f"and i32 {a.load('i32', '%array', ARRAY_FLAGS)}, {wanted}")
+        a.need(a.same(flags, wanted, "i32"), "no")
         nd = a.load("i64", "%layout", LAYOUT_ND)
         a.need(a.same(a.let(f"sext i32 {a.load('i32', '%array', ARRAY_ND)} to i64"), nd, "i64"), "no")
         dims = a.load("ptr", "%array", ARRAY_DIMS)
@@ -85,6 +89,9 @@ class CallGuards:
         a.block("no")
         a.do("ret i1 false")
         return a.text("define internal i1 @tc.layout(ptr %objects, ptr %array, ptr %layout, i32 %flags) #1")
+
+    def _has_flag(self, a: Assembler, flags: str, flag: int) -> str:
+        return a.let(f"icmp ne i32 {a.let(f'and i32 {flags}, {flag}')}, 0")
 
     # ---- guards that run no Python code
 
@@ -254,7 +261,7 @@ class CallGuards:
             source = self._word(a, "written", r, "source")
             flags = a.load("i32", a.load("ptr", source, row("sources", "array")), ARRAY_FLAGS)
             # The general path reports a read-only array.
-            a.need(a.let(f"icmp ne i32 {a.let(f'and i32 {flags}, {WRITEABLE}')}, 0"), "no")
+            a.need(self._has_flag(a, flags, WRITEABLE), "no")
             self._counters(a, a.load("ptr", source, row("sources", "tensor")), "no")
         with self._table(a, "in_place") as r:
             self._in_place(a, r)

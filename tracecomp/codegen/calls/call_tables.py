@@ -97,7 +97,7 @@ LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
 
 GLOBALS = (
     "none", "false", "true", "zero", "array_type", "tensor_type", "new_object", "modes_key",
-    "storage_type", "memory_type", "int_type",
+    "storage_type", "memory_type", "int_type", "room_type",
 )  # fmt: skip
 """The words of the table of objects that all records refer to."""
 
@@ -109,6 +109,8 @@ DICT_SIZE, DICT_VERSION, DICT_KEYS, DICT_VALUES = 16, 24, 32, 40
 KEYS_KIND, KEYS_COUNT, KEYS_ENTRIES = 8, 24, 32
 DESCRIPTOR_MEMBER, MEMBER_KIND, MEMBER_OFFSET = 40, 8, 16
 C_CONTIGUOUS, OWNED, ALIGNED, WRITEABLE = 0x1, 0x4, 0x100, 0x400
+ROOM = 0x10000000
+"""Not a flag of numpy: arrays with room behind their elements fit, too, whatever their flags."""
 
 
 class Interpreter(NamedTuple):

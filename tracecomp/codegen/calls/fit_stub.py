@@ -9,10 +9,9 @@ from __future__ import annotations
 from tracecomp.codegen.calls.call_guards import CallGuards
 from tracecomp.codegen.calls.call_tables import ARRAY_DATA, ARRAY_DIMS, GLOBALS, header, row
 from tracecomp.codegen.text.assembler import Assembler
+from tracecomp.ir.types import FOLLOWED_BELOW
 
 FITS = "tc_fits"
-_LARGEST = 2**62
-"""Integers from here on are not followed (``record/symbolic/sym_scalar.py``)."""
 
 
 class FitStub(CallGuards):
@@ -27,8 +26,8 @@ class FitStub(CallGuards):
             # -1 is a number and the sign of an error; only then the error is queried.
             with a.when(a.same(number, "-1", "i64")):
                 a.need(a.same(a.let("call ptr @PyErr_Occurred()"), "null"), "error")
-            small = a.both(a.let(f"icmp slt i64 {number}, {_LARGEST}"), a.let(f"icmp sgt i64 {number}, -{_LARGEST}"))
-            a.need(small, "no")
+            ends = (f"icmp slt i64 {number}, {FOLLOWED_BELOW}", f"icmp sgt i64 {number}, -{FOLLOWED_BELOW}")
+            a.need(a.both(*map(a.let, ends)), "no")
             self._keep_size(a, "numbers", r, number)
         with self._table(a, "sizes") as r:
             array = a.load("ptr", self._word(a, "sizes", r, "source"), row("sources", "array"))

@@ -140,10 +140,12 @@ def _tiles(nest: BilinearNest, machine: Machine) -> TileSchedule:
     # The tail is a separate column, in vectors of half the width.
     width = min(vectors * machine.lanes(nest.acc.dtype.itemsize), vector.extent - tail)
     # Several tiles read the same column of B; a column that does not fit the cache would be read from memory for each.
-    transposed = _transposed(nest, b_operand, vector, tile, machine)
+    # Rows that read separate lines of B cannot share a transposed block, so they stay outside the tile.
+    shared = tile if tile is not None and not b_operand.depends(tile) else None
+    transposed = _transposed(nest, b_operand, vector, shared, machine)
     if transposed:  # one vector of lanes: each lane reads a separate line
         width = min(machine.lanes(nest.acc.dtype.itemsize), vector.extent)
-        return TileSchedule(vector, width, tile, tile.extent if tile else 1, transposed=transposed)
+        return TileSchedule(vector, width, shared, shared.extent if shared else 1, transposed=transposed)
     several = len(candidates) > 1 or (tile is not None and tile.extent > height)
     alike = tile is None or not b_operand.depends(tile)  # all rows of the tile read one panel
     packed, k_blocks = alike and _packed(nest, b_operand, vector, machine), None

@@ -77,7 +77,7 @@ class _Search:
         # The last kernel group that an interrupt can end (``codegen.threads.pauses``): no state is written until then.
         self.interruptible = max((n for g, n in self.place.items() if _is_unbounded(g)), default=-1)
         self.fallible = self._last_check()
-        self.inputs = {i.value for i in graph.inputs}
+        self.lasting = {i.value for i in graph.inputs if i.role != "room"}
         self.shown = {buffer_of(o.value) for o in graph.outputs}
         self.producer = {partition.memory(v): g for g in partition.groups for v in partition.stored[g]}
         for position, output in enumerate(graph.outputs):
@@ -128,7 +128,7 @@ class _Search:
     def _may_overwrite(self, value: Value, group: Group, target: Value) -> bool:
         """Whether ``group`` may store ``value`` over ``target``: ``target`` has no later or other reader."""
         place = self.place[group]
-        if not self.within and target in self.inputs and (place <= self.interruptible or place < self.fallible):
+        if not self.within and target in self.lasting and (place <= self.interruptible or place < self.fallible):
             return False
         # Three conditions. The old contents are not read after this kernel, and no output is the old contents. Within
         # the kernel each element is read before, and only for, its replacement. First: later kernels.

@@ -84,6 +84,7 @@ class Padding:
         self._counts: dict[Form, Sym] = {}
         self.blocks: dict[tuple[Form, int], Sym] = {}  # inputs: the block in which so many elements are summed
         self._masks: dict[tuple[int, Form], Sym] = {}
+        self._zeros: dict[Sym, int] = {}  # values whose padding along an axis is zero
 
     # ---- extents
 
@@ -112,6 +113,18 @@ class Padding:
         """Note the operands of which ``x`` is a view or a sum."""
         self._origins[x] = origin
         return x
+
+    def zeros(self, x: Sym, axis: int) -> Sym:
+        """Note that the padding of ``x`` along ``axis``, its only one, is zero."""
+        self._zeros[x] = axis
+        return x
+
+    def has_zeros(self, x: Sym, axis: int) -> bool:
+        """Whether the padding of ``x`` along ``axis`` is known to be zero, also through views."""
+        origin = self._origins.get(x)
+        if origin is not None and not origin.fill:
+            return self.has_zeros(origin.of, origin.axes[axis])
+        return self._zeros.get(x) == axis
 
     def meant(self, x: Sym) -> Meant:
         """The valid extents of ``x``."""
@@ -176,7 +189,7 @@ class Padding:
         found = x
         for axis in axes:
             extent = meant[axis]
-            if not isinstance(extent, int):
+            if not isinstance(extent, int) and (fill != 0 or not self.has_zeros(found, axis)):
                 shape = tuple(n if k == axis else 1 for k, n in enumerate(x.shape))
                 mask = prim.reshape(self.mask(x.shape[axis], extent), shape=shape)
                 found = self.note(prim.where(mask, found, fill), meant)
@@ -253,7 +266,11 @@ class Padding:
         last = _alike(before[first:][::-1], meant[first:][::-1], always)
         one, other = before[first : len(before) - last], meant[first : len(meant) - last]
         if not always and self._lies_alike(one, other):
-            return self.note(prim.reshape(x, shape=self.lengths(meant)), meant)
+            found = self.note(prim.reshape(x, shape=self.lengths(meant)), meant)
+            for axis in (*range(first), *range(len(before) - last, len(before))):
+                if not isinstance(before[axis], int) and self.has_zeros(x, axis):
+                    self.zeros(found, axis if axis < first else axis + len(meant) - len(before))
+            return found
         if first == 0 and has_rows(x, len(before) - last):
             lead = len(before) - last
             rows = picked(self.rows_of(x, lead), self._flat_place(self.order(other), one))

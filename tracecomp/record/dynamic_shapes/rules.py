@@ -65,7 +65,21 @@ def _elementwise(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -
             all(a == b or a == 1 for a, b in zip(own, meant[len(meant) - len(own) :], strict=True)),
             "unrelated sizes are equal",
         )
-    return _as_is(p, op, xs, attrs, meant)
+    found = _as_is(p, op, xs, attrs, meant)
+    return _keep_zeros(p, xs[0], found, meant) if op.name == "cast" else found
+
+
+def _expand(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
+    return _keep_zeros(p, xs[0], _as_is(p, op, xs, attrs, meant), meant)
+
+
+def _keep_zeros(p: Padding, x: Sym, found: Applied, meant: Meant) -> Applied:
+    """``found``, whose padding is zero where that of ``x`` is."""
+    wide = [k for k, e in enumerate(meant) if not isinstance(e, int)]
+    own = wide[0] + x.ndim - len(meant) if len(wide) == 1 else -1
+    if own >= 0 and p.meant(x)[own] == meant[wide[0]] and p.has_zeros(x, own):
+        p.zeros(found[0], wide[0])
+    return found
 
 
 _COMBINED_BY = {
@@ -385,7 +399,7 @@ def _random(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 
 
 RULES: dict[str, Rule] = {
-    "contract": _contract, "reshape": _reshape, "permute": _permute, "expand": _as_is, "slice": _slice, "flip": _flip,
+    "contract": _contract, "reshape": _reshape, "permute": _permute, "expand": _expand, "slice": _slice, "flip": _flip,
     "windows": _windows, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
     "scatter": _scatter, "searchsorted": _searchsorted, "scan": _scan, "opaque": opaque.call,
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "recurrence"), _as_is),

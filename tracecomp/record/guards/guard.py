@@ -16,6 +16,7 @@ import numpy as np
 from tracecomp.codegen.calls.call_tables import ARGUMENT
 from tracecomp.eager.aliasing import history_if_allowed
 from tracecomp.eager.meta import MetaArray
+from tracecomp.eager.room import plain
 from tracecomp.eager.tensor import Tensor
 from tracecomp.ir.arrays import same_bits
 from tracecomp.record.guards.read_steps import Rows as ReadRows
@@ -84,7 +85,7 @@ class TensorGuard:
             return f"argument {self.path} was a tensor and is {short(t)}"
         if type(t) is not self.kind:
             return f"argument {self.path} was a {self.kind.__name__} and is a {type(t).__name__}"
-        array = t._data
+        array = plain(t._data)
         if t._linked:
             history_if_allowed(t)  # native code can tell again what the view asks for
         if (

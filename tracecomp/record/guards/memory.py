@@ -12,6 +12,7 @@ from numpy.exceptions import TooHardError
 from numpy.lib.array_utils import byte_bounds
 
 from tracecomp.codegen.calls.call_tables import ARGUMENT, OBJECT
+from tracecomp.eager.room import RoomArray, plain, settle
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.binding import Binding, read
 from tracecomp.record.guards.guard import Rows
@@ -58,7 +59,7 @@ class MemoryGuard:
             shared: str | None = memory.miss(leaves)
             if shared is not None:
                 return shared
-        given = [read(b, leaves) for b, *_ in self.given]
+        given = [_written(b, leaves) if is_written else read(b, leaves) for b, _, _, is_written in self.given]
         for array, (_, name, strides, is_written) in zip(given, self.given, strict=True):
             if _strides(array) != strides:
                 return f"strides of {name} went from {_told(strides)} to {_told(array.strides)}"
@@ -113,7 +114,9 @@ class _Spans:
     """The memory of ``arrays``, for overlap queries."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        self._found = sorted([(*byte_bounds(a), n, a) for n, a in enumerate(arrays) if a.size], key=lambda s: s[:3])
+        self._found = sorted(
+            [(*byte_bounds(a), n, a) for n, a in enumerate(map(plain, arrays)) if a.size], key=lambda s: s[:3]
+        )
         self._starts = [start for start, *_ in self._found]
         self._reach = max([end - start for start, end, *_ in self._found], default=0)
 
@@ -121,6 +124,7 @@ class _Spans:
         """Whether one of the arrays, other than number ``itself``, shares memory with ``array``."""
         if not array.size or not self._found:
             return False
+        array = plain(array)
         start, end = byte_bounds(array)
         k = bisect_right(self._starts, end - 1)
         while k and self._starts[k - 1] > start - self._reach:
@@ -148,8 +152,14 @@ def shows_elements_twice(array: Array) -> bool:
     return bool(array.size) and (repeated or end - start < array.nbytes)
 
 
+def _written(b: Binding, leaves: Leaves) -> Array:
+    """The array of a tensor that the call writes, without room behind its elements."""
+    settle(read(b, leaves))
+    return read(b, leaves)
+
+
 def _strides(array: Array) -> Strides:
-    return None if array.flags.c_contiguous else array.strides
+    return None if array.flags.c_contiguous or type(array) is RoomArray else array.strides
 
 
 def _told(strides: Strides) -> str:

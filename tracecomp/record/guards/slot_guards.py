@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence, Set
 from copy import copy
 
 from tracecomp.eager.aliasing import history_if_allowed
+from tracecomp.eager.room import plain
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.guard import Rows, sharing
 from tracecomp.record.guards.sizes import AnySize
@@ -37,7 +38,8 @@ class SlotGuard:
         for t, before in zip(self.place.tensors(), self.types, strict=True):
             if t._linked:
                 history_if_allowed(t)
-            kind = (t._data.dtype, t._data.shape, t.requires_grad)
+            array = plain(t._data)
+            kind = (array.dtype, array.shape, t.requires_grad)
             if before != kind:
                 return f"{self.place.where} changed from {_kind(before)} to {_kind(kind)}"
         return None

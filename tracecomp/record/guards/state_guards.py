@@ -14,6 +14,7 @@ from tracecomp.base.patches import patches
 from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.meta import MetaArray
 from tracecomp.eager.modes import EAGER, Modes, modes, module_changes
+from tracecomp.eager.room import plain
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import above
 from tracecomp.functional import default_dtype as dtype_setting
@@ -110,7 +111,7 @@ class CapturedTensor:
     name: str
 
     def check(self, leaves: Leaves) -> str | None:
-        t, array = self.tensor, self.tensor._data
+        t, array = self.tensor, plain(self.tensor._data)
         other = array.shape != self.shape or (array.dtype is not self.dtype and array.dtype != self.dtype)
         if other or type(array) is MetaArray:
             return tensor_miss(f"captured tensor {self.name}", t, self.dtype, self.shape)

@@ -19,12 +19,11 @@ import numpy as np
 from tracecomp.base.errors import user_source
 from tracecomp.eager.modes import modes, no_grad
 from tracecomp.eager.tensor import Tensor
-from tracecomp.ir.types import DType, float64, int64
+from tracecomp.ir.types import FOLLOWED_BELOW, DType, float64, int64
 from tracecomp.record.context import RecordingContext
 
 KNOWS_PLAIN = complex | Decimal | timedelta
 """Operands that compute with plain numbers alone."""
-_LARGEST = 2**62  # integers beyond are not followed: the graph has 64 bits
 
 
 class SymScalar:
@@ -130,7 +129,7 @@ def dtype_of(value: int | float) -> DType:
 
 def followed(value: object) -> bool:
     """Whether ``value`` is a plain number that a recording can follow."""
-    return type(value) is float or (type(value) is int and -_LARGEST < value < _LARGEST)
+    return type(value) is float or (type(value) is int and -FOLLOWED_BELOW < value < FOLLOWED_BELOW)
 
 
 def _tensor(x: Any, dtype: DType) -> Any:
