@@ -1,4 +1,4 @@
-"""What a forked child does first: it has the memory of its parent, and of its threads only the one that forked."""
+"""Functions that forked children call first: a child has its parent's memory, but only the thread that forked."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def key_of(
 
 @dataclass(frozen=True)
 class _Known:
-    """The digest of a graph, and what it was made from: another number of nodes, or other ``ends``, give another."""
+    """The digest of a graph. It holds for the same name, number of nodes and ``ends`` (inputs, outputs, last node)."""
 
     shape: tuple[str, int]
     ends: tuple[object, ...]
