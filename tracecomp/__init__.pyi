@@ -215,6 +215,7 @@ from tracecomp.functional.names import _foreach_tanh_ as _foreach_tanh_
 from tracecomp.functional.names import _foreach_trunc as _foreach_trunc
 from tracecomp.functional.names import _foreach_trunc_ as _foreach_trunc_
 from tracecomp.functional.names import _foreach_zero_ as _foreach_zero_
+from tracecomp.functional.names import _grouped_mm as _grouped_mm
 from tracecomp.functional.names import _log_softmax_backward_data as _log_softmax_backward_data
 from tracecomp.functional.names import _shape_as_tensor as _shape_as_tensor
 from tracecomp.functional.names import _softmax_backward_data as _softmax_backward_data

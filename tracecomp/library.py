@@ -449,6 +449,10 @@ def custom_op(
         operator = _new(Operator(name, declared))
         kinds = (device_types,) if device_types is None or isinstance(device_types, str) else device_types
         operator.kernels.update(dict.fromkeys(kinds, fn))
+        if name.startswith("transformers::"):
+            provided = load_module("tracecomp.interop.transformers")  # imported late, as few programs need it
+            if (name, declared) in provided.KERNELS:
+                operator.kernels["CompositeImplicitAutograd"] = provided.KERNELS[name, declared]
         return CustomOpDef(operator, fn)
 
     return make if fn is None else make(fn)

@@ -453,7 +453,7 @@ def test_waiting_shows_the_steps_of_the_job(jobs: list[Job], monkeypatch: pytest
     steps = iter([Steps(1, 8, "simplify"), Steps(5, 8, "fusion")])
 
     def wait(timeout: float | None) -> bool:
-        # The part of the thread that compiles.
+        """The compiler's thread continues while this one waits."""
         assert timeout == background._SHOW_SECONDS
         job.steps = next(steps, job.steps)
         if job.steps.done == 5 and "5/8" in terminal.getvalue():

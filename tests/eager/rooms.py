@@ -14,7 +14,7 @@ def with_room(t: Any) -> Any:
     array = t._data
     axis = max(array.ndim - 2, 0)
     shape = tuple(n + 3 if k == axis else n for k, n in enumerate(array.shape))
-    t._data = room_for(array, shape, axis).filled(array.shape[axis])
+    t._data = room_for(array, shape, axis).filled(array.shape)
     t._data.owner = weakref.ref(t)
     return t
 

@@ -72,6 +72,8 @@ def _integers(rng: np.random.Generator, shape: tuple[int, ...], dtype: DType, do
     n = int(size)
     if name == "outside":
         return np.full(shape, n, dtype.numpy)
+    if name == "ascending":
+        return np.sort(rng.integers(0, n + 1, shape)).astype(dtype.numpy)
     if name == "distinct":
         return rng.permutation(n)[: int(np.prod(shape))].reshape(shape).astype(dtype.numpy)
     return np.asarray(rng.integers(0, n, shape)).astype(dtype.numpy) if n else np.zeros(shape, dtype.numpy)

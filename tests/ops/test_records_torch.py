@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,15 @@ def _recurrence(a: Any, b: Any, *, axis: int) -> Any:
     return torch.stack(found[1:], axis) if found else a + b
 
 
+def _grouped(x: Any, y: Any, ends: Any) -> Any:
+    """A product for each group: PyTorch's ``grouped_mm`` refuses most sizes, and leaves rows of no group undefined."""
+    spans = [*pairwise([0, *ends.tolist()])]
+    if y.ndim == 2:
+        return torch.stack([x[:, start:end] @ y[start:end] for start, end in spans])
+    parts = [x[start:end] @ matrix for (start, end), matrix in zip(spans, y, strict=True)]
+    return torch.cat([*parts, x.new_zeros(len(x) - spans[-1][1], y.shape[2])])
+
+
 COUNTERPARTS: dict[str, Callable[..., Any]] = {
     **{op.name: getattr(torch, op.name) for op in OPS.values() if op.kind == "elementwise" and hasattr(torch, op.name)},
     "shift_left": torch.bitwise_left_shift,
@@ -126,6 +136,7 @@ COUNTERPARTS: dict[str, Callable[..., Any]] = {
     "conv": _conv(False, False),
     "conv_transpose": _conv(True, False),
     "conv_weight": _conv(False, True),
+    "grouped_mm": _grouped,
     "take": _take,
     "gather": lambda x, index, *, axis: x.gather(axis, index),
     "scatter": _scatter,

@@ -1,4 +1,4 @@
-"""Functions that forked children call first: a child has its parent's memory, but only the thread that forked."""
+"""Work that a forked child does first: it has the memory of its parent, and only the thread that forked."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tracecomp.base import config, logs, progress
 from tracecomp.base.dump import Dump
 from tracecomp.base.gc_pause import without_collecting
 from tracecomp.compiled.checked import Checked
-from tracecomp.eager.evaluate import evaluate
+from tracecomp.eager.evaluate import by_host, evaluate
 from tracecomp.ir.arrays import in_parts
 from tracecomp.ir.graph import Graph, Node, Value
 from tracecomp.ir.interpret import Interpreter
@@ -204,7 +204,7 @@ class _Coming:
     def _run(self, given: Sequence[Array]) -> Any:
         self._span.begin = time.perf_counter()
         try:
-            return self._node.op.impl(*given, **self._node.attrs)
+            return by_host(self._node.op, given, self._node.attrs)
         finally:
             self._span.end = time.perf_counter()
 

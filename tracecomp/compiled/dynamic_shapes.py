@@ -305,7 +305,7 @@ class SizedRun:
         made.inner.run(given, outputs, seen)
         for n, shape in self._shapes:
             if n in rooms:
-                outputs[n] = rooms[n].filled(shape[rooms[n].axis])
+                outputs[n] = rooms[n].filled(shape)
             else:
                 outputs[n] = outputs[n].reshape(-1)[: math.prod(shape)].reshape(shape)
 

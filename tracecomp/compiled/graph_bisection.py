@@ -10,6 +10,7 @@ import numpy as np
 import tracecomp.passes as passes
 from tracecomp.base import config
 from tracecomp.compiled.differences import changed_in_the_last_place, difference
+from tracecomp.eager.evaluate import by_host
 from tracecomp.ir.arrays import in_parts, same_bits
 from tracecomp.ir.graph import Graph, Input, Node, Output, Value
 from tracecomp.ir.interpret import interpret
@@ -35,7 +36,7 @@ def run_native(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
         if isinstance(part.work, Graph):
             found = NativeProgram(part.work).run(given)
         else:
-            results = part.work.op.impl(*given, **part.work.attrs)
+            results = by_host(part.work.op, given, part.work.attrs)
             found = [*map(np.asarray, results)] if isinstance(results, tuple) else [np.asarray(results)]
         values.update(zip(part.writes, found, strict=True))
     return [values[o.value] for o in graph.outputs]

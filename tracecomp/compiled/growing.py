@@ -11,10 +11,11 @@ import numpy as np
 
 from tracecomp.base.interpreter import ARGUMENT_REFERENCES
 from tracecomp.eager.room import Room, RoomArray, dtype_of, settle
+from tracecomp.ir.graph import Value
 from tracecomp.record.binding import tensor_of
 from tracecomp.record.dynamic_shapes.instantiate import Growth
 from tracecomp.record.pytree import Leaves
-from tracecomp.record.recording import Recording
+from tracecomp.record.recording import Recording, Sizes
 from tracecomp.record.results import Made, all_results
 from tracecomp.record.symbolic.sym_int import SymInt
 from tracecomp.runtime.aligned import maker
@@ -38,14 +39,17 @@ def growing(recording: Recording) -> list[Growth]:
             continue
         base, new = node.inputs
         axis: int = node.attrs["axis"]
-        extents: Sequence[object] = sizes.shapes.get(base, ())
-        varies = [k for k, extent in enumerate(extents) if isinstance(extent, SymInt)]
-        if base not in given or varies != [axis] or new in sizes.shapes:
+        varies, by = (isinstance(_extent(sizes, v, axis), SymInt) for v in (base, new))
+        if base not in given or not varies or by:
             continue
         number = given.index(base)
         if recording.inputs[number].kind in ("argument", "place"):
             found.setdefault(number, Growth(number, n, axis))
     return list(found.values())
+
+
+def _extent(sizes: Sizes, v: Value, axis: int) -> object:
+    return sizes.shapes.get(v, v.shape)[axis]
 
 
 def _left(recording: Recording) -> list[int]:
@@ -65,7 +69,7 @@ def room_for(array: Array, shape: tuple[int, ...], axis: int) -> Room:
         dtype = dtype_of(array)
         room = Room(maker(math.prod(shape) * dtype.itemsize)(shape, dtype), axis, extent)
         room.memory.fill(0)
-        room.first(extent)[...] = array
+        room.first(array.shape)[...] = array
     room.used = shape[axis]
     return room
 

@@ -63,7 +63,7 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
             return op.impl(*arrays, **attrs) if found is None else found
         if op.kind == "elimination" and arrays[0].dtype.kind != "c" and config.current().eager == "native":
             return quietly(partial(eager_kernels.eliminate, op), (arrays, attrs, evaluate), {})
-        return op.impl(*arrays, **attrs)
+        return by_host(op, arrays, attrs) if op.kind == "external" else op.impl(*arrays, **attrs)
     if config.current().eager == "native":
         # If numpy rounds or sums differently, machine code computes the result; None if it has no kernel for these
         # types.
@@ -87,6 +87,13 @@ def evaluate(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
         elif op.kind == "convolution" and arrays[0].dtype.kind in "fV":
             return quietly(partial(eager_kernels.convolve, op), (*arrays, attrs), {})
     return quietly(op.impl, arrays, attrs)
+
+
+def by_host(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:
+    """Apply an operator that the host runs in compiled programs too, with the same bits."""
+    if op.name == "grouped_mm" and config.current().eager == "native":
+        return quietly(eager_kernels.grouped_product, arrays, attrs)
+    return op.impl(*arrays, **attrs)
 
 
 def _untold(op: Op, arrays: Sequence[Any], attrs: Attrs) -> Any:

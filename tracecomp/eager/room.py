@@ -33,17 +33,17 @@ class Room:
         self.axis = axis
         self.used = used
 
-    def filled(self, extent: int) -> RoomArray:
-        """The first elements, now that so many are in use."""
-        self.used = extent
-        found = self.first(extent).view(RoomArray)
+    def filled(self, shape: tuple[int, ...]) -> RoomArray:
+        """The first elements, as many as ``shape`` says, which are in use from now on."""
+        self.used = shape[self.axis]
+        found = self.first(shape).view(RoomArray)
         found.flags.writeable = False
         found.room = self
         return found
 
-    def first(self, extent: int) -> Array:
+    def first(self, shape: tuple[int, ...]) -> Array:
         """The memory of the first elements."""
-        found: Array = self.memory[(*(slice(None),) * self.axis, slice(extent))]
+        found: Array = self.memory[tuple(map(slice, shape))]
         return found
 
 

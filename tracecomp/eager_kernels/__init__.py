@@ -12,6 +12,7 @@ __getattr__ = later(
         "counted_image": "making",
         "eliminate": "eliminations",
         "evaluate_natively": "elementwise",
+        "grouped_product": "groups",
         "program_image": "making",
         "random_bits": "philox",
         "reduce_in_order": "sums",

@@ -8,7 +8,7 @@ product and a sum; without a summed label it is a product.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import pairwise
@@ -213,6 +213,21 @@ def add_products(x: Array, y: Array, spec: str, out: Array, goes_on: bool = Fals
     plan = _plan(a, x.shape, b, y.shape, labels, x.itemsize, True)
     assert plan.back is None and plan.out == out.shape
     plan.add(x, y, routine, out, goes_on)
+
+
+def rows_by_matrices(x: Array, y: Array, groups: Iterable[tuple[int, int, int]], out: Array) -> None:
+    """Compute rows of ``out`` from those of ``x`` and matrix ``number`` of ``y``, for each (number, start, end)."""
+    routine, x = _routine(from_numpy_dtype(x.dtype)), np.ascontiguousarray(x)
+    # Matrices as they are in memory, so that none is copied; those of another type are converted one at a time.
+    transposed = not y.flags.c_contiguous and y.transpose(0, 2, 1).flags.c_contiguous
+    labels, stored = ("nk", y.transpose(0, 2, 1)) if transposed else ("kn", y)
+    for number, start, end in groups:
+        left, right, into = x[start:end], np.asarray(stored[number], x.dtype, order="C"), out[start:end]
+        if routine is None:
+            into[...] = np.einsum(f"mk,{labels}->mn", left, right)
+        else:
+            plan = _plan("mk", left.shape, labels, right.shape, "mn", x.itemsize, True)
+            plan.add(left, right, routine, into, False)
 
 
 def add_to_block(x: Array, y: Array, lying: Place, out: Array, into: Place, n: int) -> None:

@@ -196,6 +196,21 @@ def _every_operand(size: int, node: Node, operands: list[Any]) -> Any:
     return getattr(prim, node.op.name)(*(whole(size, x) for x in operands), **node.attrs)
 
 
+def _one_by_one(size: int, node: Node, operands: list[Any]) -> Any:
+    """Operators without a form for batches: one call for each example, and the results side by side."""
+    found = []
+    for k in range(size):
+        own = [_example(x.value, k) if isinstance(x, Batch) else x for x in operands]
+        result = getattr(prim, node.op.name)(*own, **node.attrs)
+        found.append(_reshape(result, (1, *result.shape)))
+    return prim.concat(*found, axis=0)
+
+
+def _example(x: Any, k: int) -> Any:
+    starts, stops = (k, *(0,) * (x.ndim - 1)), (k + 1, *x.shape[1:])
+    return _reshape(prim.slice(x, starts=starts, stops=stops, steps=(1,) * x.ndim), x.shape[1:])
+
+
 def batched_body(size: int, body: Graph) -> Graph:
     """``body`` for examples along axis 0 of everything it takes and gives."""
     graph = Graph(f"{body.name}_batched")
@@ -255,7 +270,7 @@ _BY_NAME: dict[str, Rule] = {
     "slice": _leading(starts=0, stops=None, steps=1), "slice_update": _leading(starts=0, stops=None, steps=1),
     "pad": _leading(low=0, high=0, interior=0), "fold": _leading(shape=None),
     "conv_weight": _convolution_weight, "take": _take, "put": _put, "gather": _along_axis, "scatter": _along_axis,
-    "scan": _scan, "cond": _cond,
+    "scan": _scan, "cond": _cond, "grouped_mm": _one_by_one,
     **dict.fromkeys(
         ("diagonal", "real", "imag", "view_as_real", "view_as_complex", "reinterpret", "searchsorted", "dft"),
         _every_operand,

@@ -18,7 +18,7 @@ from tracecomp.functional import (
 from tracecomp.functional.creation import creation, legacy, sequences
 from tracecomp.functional.elementwise import arithmetic, complexes, conversion, logic, pointwise, quantizing
 from tracecomp.functional.indexing import gathering, indexing, masked, positions, writing
-from tracecomp.functional.linalg import distances, einsum, factors, linalg, lowrank, matmul, norms, solving
+from tracecomp.functional.linalg import distances, einsum, factors, groups, linalg, lowrank, matmul, norms, solving
 from tracecomp.functional.publish import NAMESPACES, complete
 from tracecomp.functional.reductions import cumulative, distinct, reduction, searching, segments, sorting
 from tracecomp.functional.shape import copies, joining, rearranging, shaping, strided, triangles
@@ -43,6 +43,7 @@ __all__ = [
     "fourier",
     "gamma",
     "gathering",
+    "groups",
     "incomplete_gamma",
     "indexing",
     "internals",

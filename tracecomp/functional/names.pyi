@@ -275,6 +275,8 @@ def _foreach_trunc_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     """``trunc_`` of every tensor of a list."""
 def _foreach_zero_(self: Tensor, *args: Any, **kwargs: Any) -> Any:
     """``zero_`` of every tensor of a list."""
+def _grouped_mm(input: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: DType | None = None) -> Tensor:
+    """:func:`torch.nn.functional.grouped_mm`."""
 def _log_softmax_backward_data(grad_output: Tensor, output: Tensor, dim: int, input_dtype: DType) -> Tensor:
     """The gradient of log_softmax along ``dim`` from its result."""
 def _shape_as_tensor(input: Tensor) -> Tensor:

@@ -26,7 +26,16 @@ from tracecomp.ops import (
     window,
 )
 from tracecomp.ops.fourier import dft, fourier
-from tracecomp.ops.linalg import cholesky, eigenvalues, factorization, indefinite, linalg, orthogonal, triangular
+from tracecomp.ops.linalg import (
+    cholesky,
+    eigenvalues,
+    factorization,
+    groups,
+    indefinite,
+    linalg,
+    orthogonal,
+    triangular,
+)
 
 __all__ = [
     "bits",
@@ -45,6 +54,7 @@ __all__ = [
     "factorization",
     "fourier",
     "gather_scatter",
+    "groups",
     "hosted",
     "indefinite",
     "linalg",

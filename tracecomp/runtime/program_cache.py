@@ -93,7 +93,7 @@ def key_of(
 
 @dataclass(frozen=True)
 class _Known:
-    """The digest of a graph. It holds for the same name, number of nodes and ``ends`` (inputs, outputs, last node)."""
+    """The digest of a graph with this number of nodes and these ``ends``: others give another digest."""
 
     shape: tuple[str, int]
     ends: tuple[object, ...]

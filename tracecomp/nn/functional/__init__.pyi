@@ -140,6 +140,14 @@ def grid_sample(input: Tensor, grid: Tensor, mode: str = 'bilinear', padding_mod
     """Elements of (N, C, spatial) at the normalised positions ``grid`` (N, *out, n), x first: (N, C, *out)."""
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = ...) -> Tensor:
     """Normalise each of ``num_groups`` groups of channels of each sample (Wu and He 2018)."""
+def grouped_mm(mat_a: Tensor, mat_b: Tensor, *, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: DType | None = None) -> Tensor:
+    """Products of adjacent groups of rows of ``mat_a`` (S, K) with a matrix of ``mat_b`` (G, K, N) each: (S, N).
+
+    ``offs`` (G) has the ends of the groups as int32. Results after the last group are zeros; in PyTorch they are not
+    defined. Groups may also be columns of ``mat_b``: (G, M, K), (K, S) -> (M, S), or summed: (M, S), (S, N) -> (G, M,
+    N). Without ``offs`` both operands are batches of matrices. RuntimeError for other shapes, for a ``bias``, and for
+    an ``out_dtype`` that is not the operands'.
+    """
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = ..., dim: int = -1) -> Tensor:
     """A sample of the Gumbel-softmax distribution (Jang et al. 2017); one-hot with a soft gradient if ``hard``."""
 def hardshrink(input: Tensor, lambd: float = ..., *, out: Tensor | None = None) -> Tensor:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
+import onnx
 
 from tracecomp.ir.graph import Node
 from tracecomp.onnx.errors import UnsupportedError
@@ -124,3 +128,26 @@ def conv_weight(e: Emitter, node: Node, x: str, g: str) -> str:
     found = e.node("Conv", [images, kernels], kernel_shape=[*node.inputs[1].shape[2:]], **given)
     found = e.node("Slice", [found, e.ints(*[0] * rank), e.ints(*kernel[-rank:]), e.ints(*axes)])
     return e.node("Transpose", [found], perm=[1, 0, *axes])
+
+
+@rule("grouped_mm")
+def grouped_mm(e: Emitter, node: Node, x: str, y: str, ends: str) -> str:
+    """A product for each group, of rows that are known when the model runs."""
+    out, (groups,) = node.outputs[0], node.inputs[2].shape
+    rows = node.inputs[1].ndim == 3
+    zeros = e.node("Expand", [e.constant(0, out.dtype.numpy), e.ints(*out.shape)])
+    if not groups:
+        return zeros
+    ends = e.node("Concat", [e.ints(0), e.node("Cast", [ends], to=onnx.TensorProto.INT64)], axis=0)
+    places = [e.node("Slice", [ends, e.ints(k), e.ints(k + 1)]) for k in range(groups + 1)]
+    found = []
+    for k, span in enumerate(pairwise(places)):
+        if rows:
+            matrix = e.node("Gather", [y, e.constant(k, np.int64)], axis=0)
+            found.append(e.node("MatMul", [e.node("Slice", [x, *span, e.ints(0)]), matrix]))
+        else:
+            parts = [e.node("Slice", [operand, *span, e.ints(axis)]) for operand, axis in ((x, 1), (y, 0))]
+            found.append(e.node("Unsqueeze", [e.node("MatMul", parts), e.ints(0)]))
+    if rows:  # those that belong to no group
+        found.append(e.node("Slice", [zeros, places[-1], e.ints(out.shape[0]), e.ints(0)]))
+    return e.node("Concat", found, axis=0)

@@ -115,7 +115,7 @@ class Padding:
         return x
 
     def zeros(self, x: Sym, axis: int) -> Sym:
-        """Note that the padding of ``x`` along ``axis``, its only one, is zero."""
+        """Note that the padding of ``x`` along ``axis`` is zero."""
         self._zeros[x] = axis
         return x
 

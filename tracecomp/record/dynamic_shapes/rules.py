@@ -75,10 +75,10 @@ def _expand(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 
 def _keep_zeros(p: Padding, x: Sym, found: Applied, meant: Meant) -> Applied:
     """``found``, whose padding is zero where that of ``x`` is."""
-    wide = [k for k, e in enumerate(meant) if not isinstance(e, int)]
-    own = wide[0] + x.ndim - len(meant) if len(wide) == 1 else -1
-    if own >= 0 and p.meant(x)[own] == meant[wide[0]] and p.has_zeros(x, own):
-        p.zeros(found[0], wide[0])
+    for own, extent in enumerate(p.meant(x)):
+        axis = own + len(meant) - x.ndim
+        if not isinstance(extent, int) and meant[axis] == extent and p.has_zeros(x, own):
+            p.zeros(found[0], axis)
     return found
 
 
@@ -127,6 +127,14 @@ def _contract(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> A
     summed = [[k for k, label in enumerate(own) if label not in out] for own in ins]
     found = [p.masked(x, axes, x.dtype.python(0)) for x, axes in zip(xs, summed, strict=True)]
     return _as_is(p, op, found, attrs, meant)
+
+
+def _grouped(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> Applied:
+    """Padding belongs to no group, as groups end at valid rows."""
+    x, y, ends = xs
+    _expect(isinstance(p.meant(ends)[0], int))
+    # Summed terms: of both operands' rows, or of the groups themselves.
+    return _as_is(p, op, (p.masked(x, (1,), 0.0), p.masked(y, (y.value.ndim - 2,), 0.0), ends), attrs, meant)
 
 
 def _product_and_sum(p: Padding, spec: str, xs: Operands, matrix: int, axes: Sequence[int]) -> Sym:
@@ -401,7 +409,7 @@ def _random(p: Padding, op: Op, xs: Operands, attrs: Attrs, meant: Meant) -> App
 RULES: dict[str, Rule] = {
     "contract": _contract, "reshape": _reshape, "permute": _permute, "expand": _expand, "slice": _slice, "flip": _flip,
     "windows": _windows, "slice_update": _slice_update, "take": _take, "gather": _gather, "put": _put,
-    "scatter": _scatter, "searchsorted": _searchsorted, "scan": _scan, "opaque": opaque.call,
+    "scatter": _scatter, "searchsorted": _searchsorted, "scan": _scan, "opaque": opaque.call, "grouped_mm": _grouped,
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "recurrence"), _as_is),
 }  # fmt: skip
 KINDS: dict[str, Rule] = {

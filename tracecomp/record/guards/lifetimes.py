@@ -18,7 +18,7 @@ from tracecomp.record.guards.ownership import is_opened
 
 _CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 _MOST_CONTAINERS = 2**12
-"""Most containers that ``holds_awaited`` searches in one value: it does so for each native record of a call."""
+"""Containers within one value that ``holds_awaited`` searches, for each native record of a call."""
 
 
 class Lifetimes:
@@ -106,7 +106,7 @@ def is_awaited(value: object) -> bool:
 def holds_awaited(value: object) -> bool:
     """Whether a container holds such an object, which would not end before the container.
 
-    The answer is also yes if there are too many containers to search.
+    The answer is also yes if there are too many containers within it.
     """
     if not isinstance(value, _CONTAINERS):
         return False
