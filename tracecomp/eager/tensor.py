@@ -145,7 +145,8 @@ class Tensor(TensorMethods):
         row_major = True
         for x in operands:
             if isinstance(x, Tensor):
-                odd = x._data.dtype.kind in "cV" or odd  # which also makes arrays with room dense
+                # The dtype first, of every operand: reading it makes an array with room dense.
+                odd = x._data.dtype.kind in "cV" or odd
                 array = x._data
                 row_major = row_major and array.flags.c_contiguous
                 tracked = tracked or x._requires_grad or x._linked or x._grad_fn is not None

@@ -71,6 +71,7 @@ class CallGuards:
         # Identity of descriptors: numpy has one object for each plain dtype, and the general path handles an equal but
         # different one.
         a.need(a.same(a.load("ptr", "%array", ARRAY_DESCR), a.load("ptr", "%layout")), "no")
+        # The lower bits are the flags of numpy, all of which are below this one.
         wanted = a.let(f"select i1 {has_room}, i32 0, i32 {a.let(f'and i32 %flags, {ROOM - 1}')}")
         flags = a.let(f"and i32 {a.load('i32', '%array', ARRAY_FLAGS)}, {wanted}")
         a.need(a.same(flags, wanted, "i32"), "no")
