@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import sys
 import threading
 from queue import SimpleQueue
 from typing import Any
 
 import pytest
 
+from tracecomp.base import progress
 from tracecomp.eager_kernels.background import MOST_WAITING, _Background
 
 
@@ -71,3 +74,24 @@ def test_a_full_queue_gets_a_thread() -> None:
     background.add("a", lambda: None)
     assert waited(background) and len(done) == MOST_WAITING
     background.end()
+
+
+def test_the_thread_shows_no_progress(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its bars came between the program's own lines."""
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setattr(progress, "PATIENCE", 0.0)
+
+    def compile_one() -> None:
+        with progress.shown("compiling f"):
+            progress.expect(1)
+            progress.advance("kernel")
+
+    background = _Background()
+    background.add("f", compile_one)
+    assert waited(background) and not background.refused
+    background.end()
+    assert terminal.getvalue() == ""
+    compile_one()
+    assert "compiling f" in terminal.getvalue()

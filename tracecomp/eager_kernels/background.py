@@ -13,6 +13,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from tracecomp.base import progress
 from tracecomp.base.forks import in_child
 from tracecomp.base.gc_pause import never_pause_here
 from tracecomp.base.user_warnings import from_here
@@ -95,18 +96,21 @@ class _Background:
 
     def _work(self) -> None:
         never_pause_here()
-        while (given := self.waiting.get()) is not None and not self._ending:
-            began = time.perf_counter()
-            name, work = given
-            self._working = True
-            try:
-                work()
-            except Exception as error:  # the function's own error, on copies: the program raises it itself
-                self.refused.append((name, f"{type(error).__name__}: {error}"))
-            finally:
-                self._working = False
-                del given, work
-            self._rest(REST * (time.perf_counter() - began))
+        with progress.counted(lambda steps: None):  # no bar: nobody waits for this thread
+            while (given := self.waiting.get()) is not None and not self._ending:
+                began = time.perf_counter()
+                self._do(*given)
+                del given
+                self._rest(REST * (time.perf_counter() - began))
+
+    def _do(self, name: str, work: Work) -> None:
+        self._working = True
+        try:
+            work()
+        except Exception as error:  # the function's own error, on copies: the program raises it itself
+            self.refused.append((name, f"{type(error).__name__}: {error}"))
+        finally:
+            self._working = False
 
     def _rest(self, seconds: float) -> None:
         end = time.monotonic() + seconds
