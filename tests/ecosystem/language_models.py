@@ -2,8 +2,9 @@
 
 Each architecture is built from its configuration with small sizes and random weights. Its forward pass and greedy
 ``generate`` run eagerly and compiled, and the numbers of graphs and recordings are counted. With ``--torch FOLDER``, a
-folder with PyTorch, PyTorch decodes with the same weights, eagerly and, for a few architectures, compiled. That needs a
-C++ compiler. One process runs one architecture; rows of docs/reports/language-models.md are replaced as they are done.
+folder with PyTorch, PyTorch decodes with the same weights: eagerly, and with its compiler for a few architectures. Its
+compiler needs one for C++. One process runs one architecture; rows of docs/reports/language-models.md are replaced as
+they are done.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class _Background:
 
     def _work(self) -> None:
         never_pause_here()
-        with progress.counted(lambda steps: None):  # no bar: nobody waits for this thread
+        with progress.counted(lambda steps: None):  # no bar: the program does not wait for it
             while (given := self.waiting.get()) is not None and not self._ending:
                 began = time.perf_counter()
                 self._do(*given)
