@@ -94,6 +94,9 @@ _WORDS: Mapping[str, str] = {
 """The kinds in messages, if they differ."""
 
 
+_INTEGER_LISTS = frozenset(("Dim", "Sequence[int]", "Sizes", "Target"))
+
+
 @cache
 def fitting(kind: str) -> Test | None:
     """A test whether a value fits an annotation of plain kinds alone (``int | None``); None for other annotations."""
@@ -119,6 +122,14 @@ class PlainArguments:
         self.fn, self.name = fn, name
         self.repeats = space == "nn.functional" and name in _REPEATED
         self.by_truth = space == "nn.functional" or name in BY_TRUTH
+
+    @cached_property
+    def lists(self) -> frozenset[int]:
+        """The positions of integers that are given as a list or, with the same meaning, as a tuple."""
+        code = self.fn.__code__
+        named = enumerate(code.co_varnames[: code.co_argcount])
+        kinds = self.fn.__annotations__
+        return frozenset(i for i, p in named if not _INTEGER_LISTS.isdisjoint(str(kinds.get(p)).split(" | ")))
 
     @cached_property
     def tests(self) -> Tests:

@@ -11,13 +11,14 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import NoneType
 from typing import Any, TypeAlias, TypeVar, cast, get_overloads
 
 import numpy as np
 
 from tracecomp.base.errors import refuse_too_large
 from tracecomp.base.reference import examples, reference
-from tracecomp.eager.device import use
+from tracecomp.eager.device import device, memory_format, strided, use
 from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import modes, scope
 from tracecomp.eager.overrides import NOT_OVERRIDDEN, PLAIN, override
@@ -33,6 +34,7 @@ from tracecomp.functional.promotion import dtype_argument
 from tracecomp.functional.viewed import Viewed
 from tracecomp.functional.warm import Warm
 from tracecomp.ir.op import OPS
+from tracecomp.ir.types import DType
 
 NAMESPACES: dict[str, dict[str, Any]] = {"torch": {}, "Tensor": {}}
 
@@ -41,7 +43,8 @@ Prepare: TypeAlias = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 _RENAMED = {"axis": "dim", "keepdims": "keepdim"}
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-ByPosition: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]
+Bound: TypeAlias = tuple[tuple[str, object], ...]
+Split: TypeAlias = Callable[[tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...] | None, Bound]]
 
 
 def function(
@@ -227,28 +230,71 @@ def _is_plain(kind: object) -> bool:
     return isinstance(kind, np.dtype | tuple) or (kind in PLAIN and kind is not type)
 
 
-def _by_position(fn: Callable[..., object], positional: tuple[str, ...], rest: bool) -> ByPosition:
-    """A function that returns the arguments of a call of ``fn`` by position; None if that needs preparation."""
+Template: TypeAlias = tuple[list[tuple[bool, Any]], list[tuple[str, str]]]
+
+_FEW_VALUES = (bool, NoneType, DType, memory_format)
+_CHANGING = frozenset(("requires_grad", "pin_memory"))
+"""Keywords that give a result more than a type, a place and elements."""
+
+
+def _is_bound(name: str, value: object) -> bool:
+    """Whether ``name=value`` occurs in many calls and needs no preparation."""
+    kind = type(value)
+    if kind is device:
+        return cast("device", value).type == "cpu"
+    return (kind in _FEW_VALUES and not (value is True and name in _CHANGING)) or value is strided
+
+
+def _splitting(fn: Callable[..., object], positional: tuple[str, ...], rest: bool) -> Split:
+    """A function that returns the arguments of a call of ``fn`` by position, and those that stay keywords.
+
+    The first part is None for a call that needs preparation. Keywords stay if they have few values, such as a dtype: a
+    runner is made for each.
+    """
     defaults = dict(zip(reversed(positional), reversed(fn.__defaults__ or ()), strict=False))
-    templates: dict[tuple[Any, ...], list[tuple[bool, Any]] | None] = {}
+    any_name = fn.__code__.co_flags & inspect.CO_VARKEYWORDS
+    known = fn.__code__.co_varnames[: fn.__code__.co_argcount + fn.__code__.co_kwonlyargcount]
+    templates: dict[tuple[Any, ...], Template | None] = {}
 
-    def template(count: int, *given: str) -> list[tuple[bool, Any]] | None:
-        names = positional[count:]
-        if rest or not set(given) <= set(names) - {"device", "dtype", "out"}:
+    def template(count: int, *given: str) -> Template | None:
+        names = {key if key in known else _RENAMED.get(key, key): key for key in given}
+        kept = [name for name in names if name in ("device", "dtype") or name not in positional]
+        placed = [name for name in names if name not in kept]
+        left = positional[count:]
+        if "out" in kept or not (any_name or set(kept) <= set(known)) or not {*placed} <= {*left} or (rest and placed):
             return None
-        needed = names[: 1 + max(map(names.index, given))]
-        if any(name not in given and type(defaults.get(name, ())) not in PLAIN for name in needed):
+        needed = left[: 1 + max(map(left.index, placed), default=-1)]
+        if {*kept} & {*positional[:count], *needed}:
             return None
-        return [(name in given, name if name in given else defaults[name]) for name in needed]
+        if any(name not in names and type(defaults.get(name, ())) not in PLAIN for name in needed):
+            return None
+        by_position = [(name in names, names[name] if name in names else defaults[name]) for name in needed]
+        return by_position, [(name, names[name]) for name in kept]
 
-    def by_position(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[Any, ...] | None:
+    def split(args: tuple[object, ...], kwargs: Mapping[str, object]) -> tuple[tuple[Any, ...] | None, Bound]:
         key = (len(args), *kwargs)
         if key not in templates:
             templates[key] = template(len(args), *kwargs)
         found = templates[key]
-        return None if found is None else (*args, *[kwargs[x] if given else x for given, x in found])
+        if found is None:
+            return None, ()
+        placed, kept = found
+        for name, x in kept:
+            if not _is_bound(name, kwargs[x]):
+                return None, ()
+        bound = tuple([(name, kwargs[x]) for name, x in kept])
+        return (*args, *[kwargs[x] if given else x for given, x in placed]), bound
 
-    return by_position
+    return split
+
+
+def _with_bound(run: Callable[..., Any], bound: Bound) -> Callable[..., Any]:
+    """``run`` with these keywords in every call."""
+    if not bound:
+        return run
+    call = partial(run, **dict(bound))
+    call.__name__ = run.__name__  # type: ignore[attr-defined]
+    return call
 
 
 class _Parameters:
@@ -323,14 +369,10 @@ def _callable(
                 return _with_keywords(run, kinds, out, args, kwargs)
         return _with_keywords(run, kinds, out, args, kwargs) if kwargs else run(*args)
 
-    by_position = _by_position(fn, parameters.positional, bool(rest))
+    split = _splitting(fn, positional, bool(rest))
     listed = bool(parameters.positional) and kinds.get(parameters.positional[0]) == "Sequence[Tensor]"
     plain = parameters.plain
-    call = (
-        _remembering_lists(check, run, by_position, plain)
-        if listed
-        else _remembering(check, run, by_position, plain, known)
-    )
+    call = _remembering_lists(check, run, split, plain) if listed else _remembering(check, run, split, plain, known)
     call.__name__ = call.__qualname__ = name
     call.__annotations__, call.__module__ = kinds, fn.__module__
     call.__wrapped__, call.__takes__ = fn, takes  # type: ignore[attr-defined]
@@ -342,32 +384,37 @@ def _callable(
 def _remembering(
     check: Callable[[tuple[object, ...], dict[str, object]], object],
     run: Callable[..., object],
-    by_position: ByPosition,
+    split: Split,
     arguments: PlainArguments,
     known: Known,
 ) -> Callable[..., Any]:
     """A function that runs ``check``, and skips it for arguments of types that passed before."""
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
+    lists = arguments.lists
 
     # Every call of every function passes here, so each check is made only for functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            plain = by_position(args, kwargs) if kwargs else args
+            plain, bound = split(args, kwargs) if kwargs else (args, ())
             if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
                 return check(args, kwargs)
             # First by types alone: shapes of arguments are part of the key only if types are not enough.
-            signature = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain])
+            signature = (*[x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in plain], *bound)
             found = accepted.get(signature)
             if found is not None:
                 return found(*plain)
-            signature = tuple([x if _is_shape(x) else kind for x, kind in zip(plain, signature, strict=True)])
+            if list in signature:
+                plain = tuple([tuple(x) if type(x) is list and i in lists else x for i, x in enumerate(plain)])
+            given = zip((*plain, *bound), signature, strict=True)
+            signature = tuple([x if _is_shape(x) else kind for x, kind in given])
             found = accepted.get(signature)
             if found is not None:
                 return found(*plain)
             result = check(args, kwargs)
             PLAIN_TENSORS.update([type(x) for x in plain if isinstance(x, Tensor) and type(x) in PLAIN])
             if len(accepted) < _MANY_KINDS and all(map(_is_plain, signature)):
-                accepted[signature] = known.quick(run, signature, partial(accepted.__setitem__, signature))
+                put = partial(accepted.__setitem__, signature)
+                accepted[signature] = known.quick(_with_bound(run, bound), signature, put)
             return result
         except Exception as error:  # every error may come from a number that is too large
             arguments.refuse_too_large(args, kwargs)
@@ -380,7 +427,7 @@ def _remembering(
 def _remembering_lists(
     check: Callable[[tuple[object, ...], dict[str, object]], object],
     run: Callable[..., object],
-    by_position: ByPosition,
+    split: Split,
     arguments: PlainArguments,
 ) -> Callable[..., Any]:
     """``_remembering`` for a function of a list of tensors, which count as separate arguments."""
@@ -388,8 +435,8 @@ def _remembering_lists(
 
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
-            plain = by_position(args, kwargs) if kwargs else args
-            if not plain or use.begun or not PLAIN or type(plain[0]) not in _LISTS or len(plain[0]) > _FEW:
+            plain, bound = split(args, kwargs) if kwargs else (args, ())
+            if not plain or bound or use.begun or not PLAIN or type(plain[0]) not in _LISTS or len(plain[0]) > _FEW:
                 return check(args, kwargs)
             given, rest = plain[0], plain[1:]
             kinds = tuple([x._data.dtype if type(x) in PLAIN_TENSORS else type(x) for x in (*given, *rest)])
@@ -506,8 +553,8 @@ def in_place(call: Callable[..., Any], name: str) -> Callable[..., Any]:
     write.__name__ = name
     fn = inspect.unwrap(call, stop=lambda f: not hasattr(f, "__takes__"))
     parameters = _Parameters(fn, name, "Tensor", REAL)
-    by_position = _by_position(fn, parameters.positional, bool(parameters.rest))
-    run = _remembering(check, write, by_position, parameters.plain, Known())
+    split = _splitting(fn, parameters.positional, bool(parameters.rest))
+    run = _remembering(check, write, split, parameters.plain, Known())
     run.__name__ = run.__qualname__ = name
     run.__annotations__, run.__module__ = call.__annotations__, call.__module__
     run.__wrapped__ = call  # type: ignore[attr-defined]

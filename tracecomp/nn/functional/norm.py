@@ -140,7 +140,7 @@ def layer_norm(
     shape = _trailing("layer_norm", input, normalized_shape, weight, bias)
     _check_dtypes("layer_norm", input, weight, bias)
     with scope("layer_norm"):
-        dims = list(range(input.ndim - len(shape), input.ndim))
+        dims = tuple(range(input.ndim - len(shape), input.ndim))
         x, _, _ = _standardize(wide(input.contiguous()), dims, eps)
         return rounded(_affine(x, weight, bias, shape), input)
 
@@ -152,7 +152,7 @@ def rms_norm(
     """``x / sqrt(mean(x^2) + eps)`` over the last axes (Zhang and Sennrich 2019)."""
     shape = _trailing("rms_norm", input, normalized_shape, weight, None)
     with scope("rms_norm"):
-        dims = list(range(input.ndim - len(shape), input.ndim))
+        dims = tuple(range(input.ndim - len(shape), input.ndim))
         x = wide(input.contiguous())
         eps = T.finfo(x.dtype).eps if eps is None else eps
         x = x * ((x * x).mean(dims, keepdim=True) + eps).rsqrt()
