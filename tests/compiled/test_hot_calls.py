@@ -20,7 +20,7 @@ from tracecomp.base import config
 from tracecomp.eager.device import use
 from tracecomp.eager.overrides import TorchFunctionMode
 from tracecomp.eager_kernels import background
-from tracecomp.functional.warm import EVERY
+from tracecomp.functional.warm import EVERY, Warm
 from tracecomp.nn import functional as F
 from tracecomp.runtime.object_layout import objects_are_known
 
@@ -376,3 +376,23 @@ def test_calls_that_find_too_much_waiting_are_told_again(monkeypatch: pytest.Mon
     monkeypatch.setattr(background, "begin", lambda name, work: told.append(name) or begin(name, work))
     heated(call)
     assert told.count("layer_norm") == 1
+
+
+@needs_native_calls
+def test_changes_of_modules_leave_functions_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An attribute that was set on any module, as by ``eval()``, once ended the machine code of all functions."""
+    x = data(5, 13)
+    heated(lambda: torch.sinc(x))
+    eager: list[object] = []
+    monkeypatch.setattr(Warm, "__call__", lambda warm, *args: eager.append(warm) or warm.run(*args))
+    model = torch.nn.Linear(3, 3)
+    model.eval().note = "anything"
+    with model.register_forward_hook(lambda *given: None):
+        torch.sinc(x)
+    assert not eager
+    with torch.nn.modules.module.register_module_forward_hook(lambda *given: None):
+        torch.sinc(x)
+    assert eager  # the hook might concern modules of the call
+    del eager[:]
+    torch.sinc(x)
+    assert not eager

@@ -126,10 +126,11 @@ class PlainArguments:
     @cached_property
     def lists(self) -> frozenset[int]:
         """The positions of integers that are given as a list or, with the same meaning, as a tuple."""
-        code = self.fn.__code__
-        named = enumerate(code.co_varnames[: code.co_argcount])
-        kinds = self.fn.__annotations__
-        return frozenset(i for i, p in named if not _INTEGER_LISTS.isdisjoint(str(kinds.get(p)).split(" | ")))
+        code, kinds = self.fn.__code__, self.fn.__annotations__
+        named = list(code.co_varnames[: code.co_argcount])
+        if code.co_flags & 0x04:  # *args: usually one list
+            named.append(code.co_varnames[code.co_argcount + code.co_kwonlyargcount])
+        return frozenset(i for i, p in enumerate(named) if not _INTEGER_LISTS.isdisjoint(kinds.get(p, "").split(" | ")))
 
     @cached_property
     def tests(self) -> Tests:

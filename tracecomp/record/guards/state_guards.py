@@ -277,6 +277,9 @@ class ModulesGuard:
         return f"submodules, hooks and options of {len(self.modules)} modules: {', '.join(kinds)}"
 
     def native_row(self, rows: Rows) -> bool:
+        if not (self.modules or self.tensors or self.views or self.optimizers or self.hooks):
+            # Later changes of other modules mean nothing here: the epoch would end the record at the first of them.
+            return all(rows.word(table, "length", 0) for table in module_changes.global_hooks)
         if not rows.entry(vars(module_changes), "epoch", self.epoch):
             return False
         if not all(rows.word(own, "length", len(own)) for own, _ in self.attributes):
