@@ -157,9 +157,9 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_LATER})
 
 
-def _consider(warm: object, args: tuple[object, ...]) -> bool:
+def _consider(*call: object) -> bool:
     """Pass frequent calls to ``compiled.hot_calls``, which is loaded for the first of them."""
-    considered: bool = _load_module("tracecomp.compiled.hot_calls").consider(warm, args)
+    considered: bool = _load_module("tracecomp.compiled.hot_calls").consider(*call)
     return considered
 
 

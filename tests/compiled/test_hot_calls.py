@@ -22,6 +22,7 @@ from tracecomp.eager.overrides import TorchFunctionMode
 from tracecomp.eager_kernels import background
 from tracecomp.functional.warm import EVERY, Warm
 from tracecomp.nn import functional as F
+from tracecomp.nn.hooks import register_module_forward_hook
 from tracecomp.runtime.object_layout import objects_are_known
 
 Tensor = torch.Tensor
@@ -373,7 +374,7 @@ def test_calls_that_find_too_much_waiting_are_told_again(monkeypatch: pytest.Mon
     monkeypatch.undo()
     told: list[str] = []
     begin = background.begin
-    monkeypatch.setattr(background, "begin", lambda name, work: told.append(name) or begin(name, work))
+    monkeypatch.setattr(background, "begin", lambda name, *work: told.append(name) or begin(name, *work))
     heated(call)
     assert told.count("layer_norm") == 1
 
@@ -390,9 +391,28 @@ def test_changes_of_modules_leave_functions_served(monkeypatch: pytest.MonkeyPat
     with model.register_forward_hook(lambda *given: None):
         torch.sinc(x)
     assert not eager
-    with torch.nn.modules.module.register_module_forward_hook(lambda *given: None):
+    with register_module_forward_hook(lambda *given: None):
         torch.sinc(x)
     assert eager  # the hook might concern modules of the call
     del eager[:]
     torch.sinc(x)
     assert not eager
+
+
+def test_shapes_beyond_those_tried_in_turn_are_served(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A loop over 40 lengths: in time, machine code serves all, each with the first call's bits."""
+    xs = [data(n, 7) for n in range(1, 41)]
+    first = [bits(F.silu(x)) for x in xs]
+
+    def unserved() -> int:
+        calls: list[object] = []
+        with monkeypatch.context() as patch:
+            patch.setattr(Warm, "__call__", lambda warm, *args: calls.append(warm) or warm.run(*args))
+            assert [bits(F.silu(x)) for x in xs] == first
+        return len(calls)
+
+    for _ in range(100):
+        for x in xs:
+            F.silu(x)
+        background.finish()
+    assert unserved() == (0 if objects_are_known() else len(xs))

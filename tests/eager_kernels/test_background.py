@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import sys
 import threading
+from functools import partial
 from queue import SimpleQueue
 from typing import Any
 
@@ -70,9 +71,49 @@ def test_a_full_queue_gets_a_thread() -> None:
     """Ctrl-C between queueing work and starting the thread may leave any amount of work."""
     background, done = _Background(), []
     for n in range(MOST_WAITING):
-        background.waiting.put((str(n), lambda: done.append(0)))
+        background._put(str(n), lambda: done.append(0), 1.0)
     background.add("a", lambda: None)
     assert waited(background) and len(done) == MOST_WAITING
+    background.end()
+
+
+def busy(background: _Background) -> threading.Event:
+    """The thread works until the event that this returns is set."""
+    started, go = threading.Event(), threading.Event()
+
+    def work() -> None:
+        started.set()
+        go.wait(60)
+
+    background.add("long", work)
+    assert started.wait(60)
+    return go
+
+
+def test_work_of_the_most_value_is_done_first() -> None:
+    background = _Background()
+    done: list[object] = []
+    go = busy(background)
+    for value in (2.0, 5.0, 1.0, 5.0):
+        background.add(f"{value}", partial(done.append, value), value)
+    background.add("walk", partial(done.append, "walk"))
+    go.set()
+    assert waited(background) and done == ["walk", 5.0, 5.0, 2.0, 1.0]
+    background.end()
+
+
+def test_work_of_the_least_value_is_dropped_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    background = _Background()
+    done: list[int] = []
+    dropped: list[int] = []
+    go = busy(background)
+    for value in range(MOST_WAITING):
+        assert background.add("f", partial(done.append, value), value, partial(dropped.append, value))
+    assert not background.add("f", lambda: None, 1e9)
+    monkeypatch.setattr("tracecomp.eager_kernels.background.MOST_WAITING", 40)
+    go.set()
+    assert waited(background)
+    assert done == [*range(63, 22, -1)] and sorted(dropped) == [*range(23)]
     background.end()
 
 

@@ -8,7 +8,7 @@ themselves and on random numbers. Otherwise (some sums over several axes, docs/e
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,11 +37,46 @@ MOST_SCRATCH = 2**22
 """Bytes of scratch memory, which stays with the machine code."""
 MOST_KEPT = 2**16
 """Most bytes of results whose memory is reused once they are unreferenced."""
-MOST_SHAPES = 64
-"""Shapes of one function that native code tries in turn."""
+MOST_SHAPES = 256
+"""Kinds of calls of one function that machine code serves."""
+_IN_TURN = 16
+"""Kinds that native code tries in turn, which takes 30 ns each; looking up the shapes of a call takes 600 ns."""
 
-_chains: dict[tuple[Warm, Statics], list[Any]] = {}
-"""The machine code that serves a function, which is held, shape by shape. A forked child begins with none."""
+
+class _Records:
+    """The records of a function with some plain arguments. Those beyond the first are found by the tensors' shapes."""
+
+    def __init__(self, code: Code, eager: Run) -> None:
+        self.count = 0
+        self.first: list[Any] = []
+        self._others: dict[tuple[tuple[int, ...], ...], tuple[list[Any], Run]] = {}
+        self.eager = eager
+        self._code = code
+
+    def add(self, record: Any, tensors: Sequence[Tensor]) -> None:
+        """Serve one more kind of calls, like that with ``tensors``."""
+        self.count += 1
+        own, shapes = self.first, _shapes(tensors)
+        if self.count > _IN_TURN:
+            made: list[Any] = []
+            own, _ = self._others.setdefault(shapes, (made, self._code.builtin(self.eager, made)))
+        own.append(record)
+
+    def builtin(self) -> Run:
+        """The function of tensors that finds the record of a call, or calls the function itself."""
+        return self._code.builtin(self._by_shape, self.first)
+
+    def _by_shape(self, *tensors: Tensor) -> Any:
+        found = self._others.get(_shapes(tensors))
+        return self.eager(*tensors) if found is None else found[1](*tensors)
+
+
+def _shapes(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
+    return tuple([t._data.shape for t in tensors])
+
+
+_records: dict[tuple[Warm, Statics], _Records] = {}
+"""The machine code that serves a function, which is held. A forked child begins with none."""
 
 
 def _make(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
@@ -50,18 +85,18 @@ def _make(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) 
     modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     plan, code = _plan(eager, tensors), _code()
-    chain = _chain(warm, statics)
-    if plan.recording.updates and chain and not chain[0][-1].recording.updates:
+    known = _known(warm, statics, code, eager)
+    if plan.recording.updates and known.first and not known.first[0][-1].recording.updates:
         raise Unfit("it writes for some shapes only")
-    _add(warm, statics, eager, _record(plan, eager, tensors, code), code)
+    _add(warm, statics, _record(plan, eager, tensors, code), tensors)
 
 
 def _make_tracked(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
     """Serve calls like this one, whose results have a history: by native code, else from Python."""
     served = tracked_call(warm, statics, tensors, grad_mode)
     try:
-        _chain(warm, statics)
         finish, code = served.for_native_code(tensors), _code()
+        _known(warm, statics, code, of_tensors(warm, statics))
         _keep_small(served.plan)
         record = fast_record(served.plan, tensors, code, finish)
     except Unfit:
@@ -69,24 +104,24 @@ def _make_tracked(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode
     if record is None:
         add_tracked(warm, statics, tensors, served)
     else:
-        _add(warm, statics, of_tensors(warm, statics), record, code)
+        _add(warm, statics, record, tensors)
 
 
-def _chain(warm: Warm, statics: Statics) -> list[Any]:
+def _known(warm: Warm, statics: Statics, code: Code, eager: Run) -> _Records:
     """The records of a function so far; Unfit where there are too many."""
-    chain = _chains.setdefault((warm, statics), [])
-    if len(chain) >= MOST_SHAPES:
+    known = _records.setdefault((warm, statics), _Records(code, eager))
+    if known.count >= MOST_SHAPES:
         raise Unfit("there are too many shapes")
-    return chain
+    return known
 
 
-def _add(warm: Warm, statics: Statics, eager: Run, record: Any, code: Code) -> None:
+def _add(warm: Warm, statics: Statics, record: Any, tensors: Sequence[Tensor]) -> None:
     """Serve one more kind of calls by native code."""
-    chain = _chains[warm, statics]
-    chain.append(record)
-    if len(chain) == 1:
-        builtin = code.builtin(eager, chain)
-        warm.serve(statics, _without_inference(builtin, eager) if record[-1].recording.updates else builtin)
+    known = _records[warm, statics]
+    known.add(record, tensors)
+    if known.count == 1:
+        writes = record[-1].recording.updates
+        warm.serve(statics, _without_inference(known.builtin(), known.eager) if writes else known.builtin())
 
 
 def _code() -> Code:
@@ -137,10 +172,11 @@ def _without_inference(builtin: Run, eager: Run) -> Run:
     return call
 
 
-def consider(warm: Warm, args: tuple[Any, ...]) -> bool:
+def consider(warm: Warm, args: tuple[Any, ...], again: Callable[[], None]) -> bool:
     """Begin to compile calls of ``warm`` with arguments like ``args``, if that is worthwhile.
 
-    Return False if a mode of this call excludes native code or the queue is full; the caller then repeats the request.
+    Return False if a mode of this call excludes native code or the queue is full; the caller then repeats the request,
+    as after a call of ``again``.
     """
     given = [args[i] for i in warm.tensors]
     if config.current().eager != "native" or modes.recorder is not None or modes.autocast is not None:
@@ -154,7 +190,8 @@ def consider(warm: Warm, args: tuple[Any, ...]) -> bool:
     dense = all(t._data.flags.c_contiguous for t in given)
     make = _make_tracked if tracked else _make if dense else _make_turned
     name = getattr(warm.run, "__name__", "?")
-    return background.begin(name, partial(_try, make, warm, warm.statics(args), copies(given), modes.grad))
+    work = partial(_try, make, warm, warm.statics(args), copies(given), modes.grad)
+    return background.begin(name, work, warm.seconds, again)
 
 
 def _try(make: Callable[..., None], warm: Warm, *call: Any) -> None:
@@ -207,4 +244,4 @@ def _compare(plan: Plan, call: Callable[..., object], tensors: list[Tensor]) -> 
     same([t._data for t in (*tensors_in(found), *ours)], [t._data for t in (*tensors_in(wanted), *theirs)])
 
 
-in_child(_chains.clear)
+in_child(_records.clear)

@@ -9,8 +9,10 @@ switch does not matter.
 from __future__ import annotations
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -48,9 +50,11 @@ class Warm:
         "_new",
         "_put",
         "_seen",
+        "_turn",
         "is_open",
         "primitive",
         "run",
+        "seconds",
         "served",
         "signed",
         "tensors",
@@ -71,7 +75,9 @@ class Warm:
         self._never = not self.tensors or any(hasattr(kind, "__tracecomp_tensor__") for kind in signature)
         self.is_open = self._never
         self._put = put
+        self.seconds = 0.0
         self._left = _FIRST
+        self._turn = 0
         self._new = 0
         self._seen: Counter[Any] = Counter()
 
@@ -82,10 +88,23 @@ class Warm:
         if modes.counted:  # the call around this one is compiled as a whole
             return self._run(args)
         self._left -= 1
-        if self._left <= 0:
-            self._left = EVERY if self._seen else _FIRST
-            self._look(args)
-        if self.is_open:
+        if self._left > 0:
+            return self._outermost(args)
+        self._left = self._pause() if self._seen else _FIRST
+        self._look(args)
+        begin = time.perf_counter()
+        try:
+            return self._outermost(args)
+        finally:
+            self.seconds = time.perf_counter() - begin
+
+    def _pause(self) -> int:
+        """Calls until the next inspection, in an order that no loop keeps pace with."""
+        self._turn = (5 * self._turn + 3) % EVERY  # each number once, then again
+        return EVERY // 2 + self._turn
+
+    def _outermost(self, args: tuple[Any, ...]) -> Any:
+        if self.is_open or self._new >= _MOST_NEW:
             return self._run(args)
         modes.counted = True
         try:
@@ -128,9 +147,12 @@ class Warm:
             self._seen.clear()
         self._seen[kind] += 1
         self._new = self._new + 1 if self._seen[kind] == 1 else 0
-        self.is_open = self.is_open or self._new >= _MOST_NEW
-        if self._seen[kind] == 2 and not consider(self, args):
-            self._seen[kind] = 1
+        if self._seen[kind] == 2 and not consider(self, args, partial(self._again, kind)):
+            self._again(kind)
+
+    def _again(self, kind: Any) -> None:
+        """Have the next call of this kind considered."""
+        self._seen[kind] = 1
 
     def _tell_zeros(self) -> None:
         """From now on, calls with a negative zero bypass the builtins, before any with a zero is served."""
@@ -199,16 +221,18 @@ def has_negative_zero(x: object) -> bool:
     return has_zero(x, (-1.0,))
 
 
-def _ignore(warm: Warm, args: tuple[object, ...]) -> bool:
+def _ignore(warm: Warm, args: tuple[object, ...], again: Callable[[], None]) -> bool:
     """Ignore a frequent call."""
     return True
 
 
-consider: Callable[[Warm, tuple[Any, ...]], bool] = _ignore
-"""Called for frequent calls; set by the module that compiles them. False: call again later."""
+Consider: TypeAlias = Callable[[Warm, tuple[Any, ...], Callable[[], None]], bool]
+consider: Consider = _ignore
+"""Called for frequent calls; set by the module that compiles them. False, or a later call of ``again``: consider the
+next such call."""
 
 
-def set_consider(fn: Callable[[Warm, tuple[Any, ...]], bool]) -> None:
+def set_consider(fn: Consider) -> None:
     """Set the function that is called for frequent calls."""
     global consider
     consider = fn

@@ -70,8 +70,8 @@ class _CallStub(FitStub):
     def text(self) -> str:
         """The module's functions."""
         parts = (
-            self._layout(), self._check(), self._fill(), self._prepared(), self._memory(), self._run(), self._result(),
-            self._call(), self._same(), self._sizes(), self._fits(),
+            self._layout(), self._check(), self._state(), self._fill(), self._prepared(), self._memory(), self._run(),
+            self._result(), self._call(), self._same(), self._sizes(), self._fits(),
         )  # fmt: skip
         return _DECLARATIONS + "\n".join(parts)
 
@@ -315,9 +315,10 @@ class _CallStub(FitStub):
             record = a.load("ptr", a.load("ptr", holder, self.python.tuple_items), ARRAY_DATA)
             objects = a.load("ptr", record, header("objects"))
             other = a.name("other")
-            # Guards in order of cost; the first record that fits is taken.
-            a.need(a.let(f"call i1 @tc.check(ptr {objects}, ptr {record}, ptr %args, i64 %count)"), other)
-            fits = a.let(f"call i1 @tc.fill(ptr {objects}, ptr {record}, ptr %args)")
+            # The first record that fits is taken. Shapes before state: records of one function differ in them most.
+            a.need(a.let(f"call i1 @tc.check(ptr {record}, ptr %args, i64 %count)"), other)
+            a.need(a.let(f"call i1 @tc.fill(ptr {objects}, ptr {record}, ptr %args)"), other)
+            fits = a.let(f"call i1 @tc.state(ptr {objects}, ptr {record})")
             a.choose(fits, "hit", other)
             a.block(other)
         a.go("general")
@@ -374,7 +375,8 @@ class _CallStub(FitStub):
         a = Assembler()
         record = a.load("ptr", a.load("ptr", "%self", self.python.tuple_items), ARRAY_DATA)
         objects = a.load("ptr", record, header("objects"))
-        fits = a.let(f"call i1 @tc.check(ptr {objects}, ptr {record}, ptr null, i64 0)")
+        idle = a.let(f"call i1 @tc.check(ptr {record}, ptr null, i64 0)")
+        fits = a.both(idle, a.let(f"call i1 @tc.state(ptr {objects}, ptr {record})"))
         yes, no = (a.load("ptr", objects, 8 * GLOBALS.index(name)) for name in ("true", "false"))
         answer = a.let(f"select i1 {fits}, ptr {yes}, ptr {no}")
         a.do(f"call void @Py_IncRef(ptr {answer})")

@@ -65,8 +65,9 @@ class FitStub(CallGuards):
         # The tuple is made first: an allocation may collect garbage, which runs code that may call this function.
         found = a.let(f"call ptr @PyTuple_New(i64 {a.load('i64', record, header('numbers'))})")
         a.need(a.let(f"icmp ne ptr {found}, null"), "error")
-        a.need(a.let(f"call i1 @tc.check(ptr {objects}, ptr {record}, ptr %args, i64 %count)"), "no")
+        a.need(a.let(f"call i1 @tc.check(ptr {record}, ptr %args, i64 %count)"), "no")
         a.need(a.let(f"call i1 @tc.fill(ptr {objects}, ptr {record}, ptr %args)"), "no")
+        a.need(a.let(f"call i1 @tc.state(ptr {objects}, ptr {record})"), "no")
         a.need(a.let(f"call i1 @tc.sizes(ptr {record}, ptr %args, ptr {found})"), "no")
         a.do(f"ret ptr {found}")
         a.block("no")
