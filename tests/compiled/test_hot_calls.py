@@ -379,6 +379,35 @@ def test_calls_that_find_too_much_waiting_are_told_again(monkeypatch: pytest.Mon
     assert told.count("layer_norm") == 1
 
 
+@pytest.mark.parametrize("name", ["gelu", "several results", "clamp", "one operand twice"])
+def test_calls_in_inference_mode_make_inference_tensors(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = data(4, 9), data(4, 9).flip(0).contiguous()
+    with torch.no_grad():
+        first, *_ = heated(lambda: CASES[name](x, y))
+    with torch.inference_mode():
+        found = heated(lambda: CASES[name](x, y))[1:]
+        with monkeypatch.context() as patch:
+            if objects_are_known():
+                patch.setattr(Warm, "__call__", lambda *given: pytest.fail("the call is not served"))
+            found.append(CASES[name](x, y))
+    results = [t for one in found for t in (one if isinstance(one, tuple) else (one,))]
+    assert all(bits(one) == bits(first) for one in found) and all(t.is_inference() for t in results)
+    outside = CASES[name](x, y)
+    assert not any(t.is_inference() for t in (outside if isinstance(outside, tuple) else (outside,)))
+    with pytest.raises(RuntimeError, match="Inference tensors cannot be saved for backward"):
+        results[-1] * data(4, 9).sum().requires_grad_()
+
+
+def test_writes_in_inference_mode_stay_eager() -> None:
+    x = torch.zeros(3)
+    with torch.inference_mode():
+        for _ in range(CALLS):
+            x.add_(1.0)
+        background.finish()
+        x.add_(1.0)
+    assert x.tolist() == [CALLS + 1.0] * 3 and not x.is_inference()
+
+
 @needs_native_calls
 def test_changes_of_modules_leave_functions_served(monkeypatch: pytest.MonkeyPatch) -> None:
     """An attribute that was set on any module, as by ``eval()``, once ended the machine code of all functions."""

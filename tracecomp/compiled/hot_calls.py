@@ -79,21 +79,21 @@ _records: dict[tuple[Warm, Statics], _Records] = {}
 """The machine code that serves a function, which is held. A forked child begins with none."""
 
 
-def _make(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
-    """Serve calls like this one, in this gradient mode; Unfit when that cannot be."""
-    modes.trial_run = True
-    modes.grad = grad_mode
+def _make(warm: Warm, statics: Statics, tensors: list[Tensor]) -> None:
+    """Serve calls like this one, in this thread's modes; Unfit when that cannot be."""
     eager = of_tensors(warm, statics)
     plan, code = _plan(eager, tensors), _code()
     known = _known(warm, statics, code, eager)
     if plan.recording.updates and known.first and not known.first[0][-1].recording.updates:
         raise Unfit("it writes for some shapes only")
+    if plan.recording.updates and modes.inference:
+        raise Unfit("it writes in inference mode")
     _add(warm, statics, _record(plan, eager, tensors, code), tensors)
 
 
-def _make_tracked(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
+def _make_tracked(warm: Warm, statics: Statics, tensors: list[Tensor]) -> None:
     """Serve calls like this one, whose results have a history: by native code, else from Python."""
-    served = tracked_call(warm, statics, tensors, grad_mode)
+    served = tracked_call(warm, statics, tensors)
     try:
         finish, code = served.for_native_code(tensors), _code()
         _known(warm, statics, code, of_tensors(warm, statics))
@@ -148,10 +148,8 @@ def _keep_small(plan: Plan) -> None:
         plan.kept = frozenset()
 
 
-def _make_turned(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> None:
+def _make_turned(warm: Warm, statics: Statics, tensors: list[Tensor]) -> None:
     """Serve calls like this one, with operands that are not row-major, on copies of them that are."""
-    modes.trial_run = True
-    modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     dense = row_major(tensors)
     plan, code = _plan(eager, dense), _code()
@@ -181,26 +179,31 @@ def consider(warm: Warm, args: tuple[Any, ...], again: Callable[[], None]) -> bo
     given = [args[i] for i in warm.tensors]
     if config.current().eager != "native" or modes.recorder is not None or modes.autocast is not None:
         return False
-    if modes.inference:
-        return False
     tracked = modes.grad and any(t.requires_grad for t in given)
     if sum(t._data.nbytes for t in given) > MOST_BYTES:
         warm.is_open = True
         return True
     dense = all(t._data.flags.c_contiguous for t in given)
+    if modes.inference and not dense:
+        return True
     make = _make_tracked if tracked else _make if dense else _make_turned
     name = getattr(warm.run, "__name__", "?")
-    work = partial(_try, make, warm, warm.statics(args), copies(given), modes.grad)
+    work = partial(_try, make, warm, warm.statics(args), copies(given), modes.grad, modes.inference)
     return background.begin(name, work, warm.seconds, again)
 
 
-def _try(make: Callable[..., None], warm: Warm, *call: Any) -> None:
-    """Serve a kind of call; if it cannot be, the calls inside it may."""
+def _try(
+    make: Callable[..., None], warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool, inference: bool
+) -> None:
+    """Serve a kind of call, in these modes; if it cannot be, the calls inside it may."""
+    modes.trial_run, modes.grad, modes.inference = True, grad_mode, inference
     try:
-        make(warm, *call)
+        make(warm, statics, tensors)
     except Exception:
         warm.is_open = True
         raise
+    finally:
+        modes.inference = False
 
 
 def _plan(call: Callable[..., object], tensors: list[Tensor]) -> Plan:

@@ -115,7 +115,7 @@ def _native(r: Result) -> bool:
 def _simple(r: Result) -> bool:
     """Whether native code can build ``r``."""
     if isinstance(r, Made):
-        return r == Made(r.number, history=History(freed=r.history.freed))
+        return r == Made(r.number, history=History(freed=r.history.freed), inference=r.inference)
     if isinstance(r, Plain):
         return r.is_constant()
     return isinstance(r, Given) and r.source.kind in ("argument", "state")
@@ -289,7 +289,8 @@ class _Writer:
             shape, dtype = self.plan.types[n]
             self.source(GRADIENT, t, 2, dtype, shape, self.first_output + n, exclusive=True)
             taken.add(n)
-        freed = {r.number for r in self.recording.results if isinstance(r, Made) and r.history.freed}
+        made = [r for r in self.recording.results if isinstance(r, Made)]
+        freed, inference = {r.number for r in made if r.history.freed}, {r.number for r in made if r.inference}
         self.fresh: dict[int, int] = {}
         for n, (shape, dtype) in enumerate(self.plan.types):
             if n not in taken:
@@ -297,7 +298,19 @@ class _Writer:
                 history = Held(partial(Freed, (), ((dtype, shape),))) if n in freed else 0
                 slot = self.r.slot(self.first_output + n)
                 make, kept = Held(maker(dtype.itemsize * prod(shape))), int(n in self.plan.kept)
-                row = (make, Held(shape), Held(dtype), layout, slot, kept, self.r.items(), 0, 0, history)
+                row = (
+                    make,
+                    Held(shape),
+                    Held(dtype),
+                    layout,
+                    slot,
+                    kept,
+                    self.r.items(),
+                    0,
+                    0,
+                    history,
+                    int(n in inference),
+                )
                 self.fresh[n] = self.r.add("fresh", *row)
 
     def _results(self) -> tuple[int, Held | int]:

@@ -9,7 +9,7 @@ from tracecomp.base import config
 from tracecomp.eager.tensor import Tensor
 from tracecomp.functional.warm import Statics, Warm
 
-MOST_KINDS = 64
+MOST_KINDS = 256
 """Kinds of calls of one function that are served."""
 Served = TypeVar("Served")
 

@@ -41,10 +41,8 @@ _new, _new_object, _empty = Tensor._wrap, object.__new__, np.empty
 _NOTHING: Mapping[int, Any] = MappingProxyType({})
 
 
-def tracked_call(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) -> TrackedCall:
+def tracked_call(warm: Warm, statics: Statics, tensors: list[Tensor]) -> TrackedCall:
     """A call like this one, whose result has a history, made ready to be served; Unfit when that cannot be."""
-    modes.trial_run = True
-    modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     name = _worth(eager, tensors)
     served = TrackedCall(_plan(eager, tensors), name, eager)

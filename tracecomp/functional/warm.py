@@ -132,7 +132,7 @@ class Warm:
         """The key of a call's kind."""
         arrays = [(args[i], args[i]._data) for i in self.tensors]
         told = [(type(t), a.shape, a.flags.c_contiguous or a.strides, t.requires_grad) for t, a in arrays]
-        return (self.statics(args), modes.grad, len({id(t) for t, _ in arrays}), *told)
+        return (self.statics(args), modes.grad, modes.inference, len({id(t) for t, _ in arrays}), *told)
 
     def _look(self, args: tuple[object, ...]) -> None:
         if self._never:

@@ -73,6 +73,7 @@ class Code:
             "none": None, "false": False, "true": True, "zero": 0, "array_type": np.ndarray,
             "tensor_type": tensor, "new_object": object.__new__, "modes_key": MODES_KEY,
             "storage_type": storage, "memory_type": memory, "int_type": int, "room_type": room,
+            "inference_name": "_inference",
         }  # fmt: skip
         self._held = [found[name] for name in GLOBALS]
         self.objects = np.array([id(x) for x in self._held], np.uintp)

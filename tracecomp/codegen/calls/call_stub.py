@@ -40,6 +40,7 @@ SYMBOLS = (
     "Py_IncRef", "Py_DecRef", "PyThreadState_GetDict", "PyDict_GetItem", "PyObject_GetItem", "PyObject_GetAttr",
     "PyErr_Clear", "PyErr_Occurred", "PyFloat_AsDouble", "PyObject_Vectorcall", "PyLong_FromLongLong",
     "PyLong_AsLongLong", "PyTuple_New", "PyEval_SaveThread", "PyEval_RestoreThread", "PyErr_CheckSignals",
+    "PyObject_SetAttr",
 )  # fmt: skip
 
 _DECLARATIONS = f"""
@@ -59,6 +60,7 @@ declare ptr @PyTuple_New(i64)
 declare ptr @PyEval_SaveThread()
 declare void @PyEval_RestoreThread(ptr)
 declare i32 @PyErr_CheckSignals()
+declare i32 @PyObject_SetAttr(ptr, ptr, ptr)
 declare ptr @{sync.TAKE}(ptr, i64)
 declare void @{sync.RELEASE}(ptr)
 """
@@ -258,6 +260,10 @@ class _CallStub(FitStub):
             value = values.get(name, none)
             a.do(f"call void @Py_IncRef(ptr {value})")
             a.store("ptr", value, tensor, offset)
+        with a.when(a.let(f"icmp ne i64 {self._word(a, 'fresh', r, 'inference', 'i64')}, 0")):
+            name, true = self._object(a, "inference_name"), self._object(a, "true")
+            done = a.let(f"call i32 @PyObject_SetAttr(ptr {tensor}, ptr {name}, ptr {true})")
+            a.need(a.same(done, "0", "i32"), "failed")
         # A result that is not reused in later calls: only the tensor references it.
         with a.when(a.same(self._word(a, "fresh", r, "kept", "i64"), "0", "i64")):
             memory = self._word(a, "fresh", r, "memory")

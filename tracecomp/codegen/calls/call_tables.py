@@ -38,7 +38,19 @@ TABLES: Mapping[str, tuple[str, ...]] = {
     "numbers": ("argument", "cell", "item"),
     "sizes": ("source", "axis", "cell", "item"),
     "absent_grads": ("tensor", "absent"),
-    "fresh": ("make", "shape", "dtype", "layout", "slot", "kept", "memory", "array", "tensor", "history"),
+    "fresh": (
+        "make",
+        "shape",
+        "dtype",
+        "layout",
+        "slot",
+        "kept",
+        "memory",
+        "array",
+        "tensor",
+        "history",
+        "inference",
+    ),
     "in_place": ("source", "slot", "apart"),
     "written": ("source", "writes"),
     "frozen": ("source", "seen"),
@@ -63,7 +75,7 @@ TABLES: Mapping[str, tuple[str, ...]] = {
   with an ``item``, a byte offset in the tuple of sizes, stores its size there and in its ``cell``. One without (-1)
   requires the size that is in its cell.
 * ``fresh``: outputs in new memory, which ``make`` allocates; ``memory`` is the address in a list of two reusable
-  arrays.
+  arrays. ``inference``: whether the tensor was made in inference mode.
 * ``in_place``: outputs in a source's memory, ``apart`` if no other source may overlap.
 * ``written``: the number of writes that autograd counts.
 * ``apart``: an argument and a written tensor, which must not share a byte.
@@ -97,7 +109,7 @@ LAYOUT_ND, LAYOUT_BYTES, LAYOUT_DIMS = 8, 16, 24
 
 GLOBALS = (
     "none", "false", "true", "zero", "array_type", "tensor_type", "new_object", "modes_key",
-    "storage_type", "memory_type", "int_type", "room_type",
+    "storage_type", "memory_type", "int_type", "room_type", "inference_name",
 )  # fmt: skip
 """The words of the table of objects that all records refer to."""
 
