@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import itertools
 import threading
-from collections.abc import Callable, Generator, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Set
 from typing import Any, Self, TypeVar, cast, overload
 
 from tracecomp.base.interrupts import Leave, before_of
@@ -284,21 +286,46 @@ def host(owner: object, key: str) -> Any:
     return value if recorder is None else recorder.host(owner, key, value)
 
 
+_MOST_RECENT = 64
+"""Changes of which the modules are known."""
+
+
 class ModuleChanges:
-    """``epoch`` counts assignments of plain attributes (``training`` too) to modules, and of hooks to anything.
+    """``epoch`` is another number after assignments of plain attributes to modules, and after changes of hooks.
 
     A recording compares the attributes of the modules that ran, and hooks, only when the epoch has moved.
-    ``global_hooks`` are the tables of hooks of all modules.
+    ``global_hooks`` are the tables of hooks of all modules. ``compared`` tells whether it compares the attributes of a
+    name in modules of a class; the code of recordings sets it.
     """
 
     def __init__(self) -> None:
         self.epoch = 0
+        self.compared: Callable[[type, str], bool] = lambda kind, name: True
         self.global_hooks: list[Mapping[int, Any]] = []
+        self._numbers = itertools.count(1)
+        self._recent: deque[tuple[int, int]] = deque(maxlen=_MOST_RECENT)
+
+    def changed(self, module: object = None) -> None:
+        """Count a change of a module, or of something else."""
+        number = next(self._numbers)
+        self._recent.append((number, 0 if module is None else id(module)))
+        self.epoch = number
+
+    def since(self, epoch: int) -> Set[int] | None:
+        """The identities of the modules that have changed since; None if other things have, or too much."""
+        found: set[int] = set()
+        for number, module in reversed(tuple(self._recent)) if epoch < self.epoch else ():
+            if number <= epoch:
+                return found
+            if not module:
+                return None
+            found.add(module)
+        return None
 
     def note(self) -> None:
         """Count a change; those that a recorded program makes are its own."""
         if modes.recorder is None:
-            self.epoch += 1
+            self.changed()
 
     @staticmethod
     def ran(module: object) -> None:

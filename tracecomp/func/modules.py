@@ -97,12 +97,12 @@ def _swapped(module: Any, given: Mapping[str, Tensor]) -> Iterator[None]:
             table, key = slots[name]
             before.append((table, key, table[key]))
             table[key] = value
-        module_changes.epoch += 1
+        module_changes.changed()
         yield
     finally:
         for table, key, value in reversed(before):
             table[key] = value
-        module_changes.epoch += 1
+        module_changes.changed()
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

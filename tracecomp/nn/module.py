@@ -160,7 +160,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             self._check_initialized("module")
             self._forget(name, "_modules")
             own["_modules"][name] = registered("module", self, name, value)
-            module_changes.epoch += 1
+            module_changes.changed(self)
             return
         for table, kind, word in _KINDS:
             if name in own.get(table, ()):
@@ -171,15 +171,18 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                         f"cannot assign '{typename(value)}' as {word} '{name}' (torch.{label} or None expected)"
                     )
                 own[table][name] = value
-                module_changes.epoch += 1
+                module_changes.changed(self)
                 return
         if isinstance(value, Buffer):
             self._check_initialized("buffer")
             self._forget(name, "_buffers")
             self.register_buffer(name, value, value.persistent)
             return
+        # ``train()`` in every step sets what is set.
+        tells = own.get(name, own) is not value and module_changes.compared(type(self), name)
         super().__setattr__(name, value)
-        module_changes.epoch += 1
+        if tells:
+            module_changes.changed(self)
 
     def _check_initialized(self, what: str) -> None:
         if "_parameters" not in self.__dict__:
@@ -202,7 +205,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 break
         else:
             super().__delattr__(name)
-        module_changes.epoch += 1
+        module_changes.changed(self)
 
     def __dir__(self) -> list[str]:
         names = {*super().__dir__(), *self._parameters, *self._buffers, *self._modules}
@@ -243,7 +246,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 )
             param = registered("parameter", self, name, param)
         self._parameters[name] = param
-        module_changes.epoch += 1
+        module_changes.changed(self)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but not a parameter; a persistent one is part of the state_dict."""
@@ -255,7 +258,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             )
         self._buffers[name] = registered("buffer", self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
-        module_changes.epoch += 1
+        module_changes.changed(self)
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a child module under ``name``."""
@@ -263,7 +266,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             raise TypeError(f"{typename(module)} is not a Module subclass")
         self._check_name("module", name, self._modules)
         self._modules[name] = registered("module", self, name, module)
-        module_changes.epoch += 1
+        module_changes.changed(self)
 
     register_module = add_module
 
@@ -294,7 +297,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
-        module_changes.epoch += 1
+        module_changes.changed(self)
         return self
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:

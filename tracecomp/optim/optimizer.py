@@ -170,7 +170,7 @@ class Optimizer:
     def __setattr__(self, name: str, value: object) -> None:
         super().__setattr__(name, value)
         if name == "state":
-            module_changes.epoch += 1
+            module_changes.changed()
 
     def _tables(self) -> None:
         for name in (BEFORE, AFTER, *_SAVE, *_LOAD):
@@ -246,7 +246,7 @@ class Optimizer:
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
         # Invalidates guards of compiled calls that read the groups.
-        module_changes.epoch += 1
+        module_changes.changed()
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Clear the gradients of all parameters, or set them to zero."""

@@ -75,7 +75,7 @@ class StateSlot:
         else:
             dict.__setitem__(self.mapping, self.key, new)
         if self.in_module:
-            module_changes.epoch += 1
+            module_changes.changed()
 
 
 def slot_id(mapping: object, key: str) -> tuple[int, str]:

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from tracecomp.eager.modes import unrecorded
+from tracecomp.eager.modes import module_changes, unrecorded
 from tracecomp.eager.tensor import Tensor
 from tracecomp.record.guards.lifetimes import Lifetimes, may_end
 from tracecomp.record.guards.ownership import is_program_class
@@ -240,6 +240,14 @@ def module_snapshot(module: object, known: Set[tuple[int, str]]) -> dict[str, An
             if frozen is not MISSING:
                 snapshot[name] = frozen
     return snapshot
+
+
+def _is_compared(kind: type, name: str) -> bool:
+    """Whether snapshots of modules of a class have attributes of this name."""
+    return name in MODULE_INTERNALS or name.endswith("_hooks") or name in _library_names(kind)
+
+
+module_changes.compared = _is_compared
 
 
 @cache

@@ -249,18 +249,22 @@ class ModulesGuard:
         same = same and all(len(own) == size for own, size in self.attributes)
         if same and self.epoch == module_changes.epoch:
             return None
-        found = self.change()
+        now = module_changes.epoch
+        found = self.change(module_changes.since(self.epoch) if same else None)
         if found is None:
-            self.epoch = module_changes.epoch
+            self.epoch = now
             self.attributes = [(own, len(own)) for own, _ in self.attributes]
         return found
 
-    def change(self) -> str | None:
-        """The change, regardless of the epoch."""
+    def change(self, changed: Set[int] | None = None) -> str | None:
+        """The change, regardless of the epoch; ``changed`` are the modules that may have one, if nothing else has."""
         for module, snapshot in self.modules:
-            found = module_change(module, snapshot, self.known)
-            if found is not None:
-                return found
+            if changed is None or id(module) in changed:
+                found = module_change(module, snapshot, self.known)
+                if found is not None:
+                    return found
+        if changed is not None:
+            return None
         for t, hooks, name in self.tensors:
             if tensor_hooks(t) != hooks:
                 return f"the hooks of {name} changed"
