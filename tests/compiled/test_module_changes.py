@@ -106,13 +106,13 @@ def test_modules_that_changed_since_an_epoch() -> None:
     first, second = nn.Linear(1, 1), nn.Linear(1, 1)
     epoch = module_changes.epoch
     assert module_changes.since(epoch) is None  # nothing has changed: nobody asks
-    module_changes.changed(first)
-    module_changes.changed(second)
+    module_changes.changed(id(first))
+    module_changes.changed(id(second))
     assert module_changes.since(epoch) == {id(first), id(second)}
     module_changes.changed()
     assert module_changes.since(epoch) is None
     epoch = module_changes.epoch
     for _ in range(100):
-        module_changes.changed(first)
+        module_changes.changed(id(first))
     assert module_changes.since(epoch) is None
     assert module_changes.since(module_changes.epoch - 3) == {id(first)}

@@ -305,10 +305,10 @@ class ModuleChanges:
         self._numbers = itertools.count(1)
         self._recent: deque[tuple[int, int]] = deque(maxlen=_MOST_RECENT)
 
-    def changed(self, module: object = None) -> None:
-        """Count a change of a module, or of something else."""
+    def changed(self, module: int = 0) -> None:
+        """Count a change of the module of this identity, or of something else."""
         number = next(self._numbers)
-        self._recent.append((number, 0 if module is None else id(module)))
+        self._recent.append((number, module))
         self.epoch = number
 
     def since(self, epoch: int) -> Set[int] | None:

@@ -160,7 +160,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             self._check_initialized("module")
             self._forget(name, "_modules")
             own["_modules"][name] = registered("module", self, name, value)
-            module_changes.changed(self)
+            module_changes.changed(id(self))
             return
         for table, kind, word in _KINDS:
             if name in own.get(table, ()):
@@ -170,8 +170,9 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                     raise TypeError(
                         f"cannot assign '{typename(value)}' as {word} '{name}' (torch.{label} or None expected)"
                     )
-                own[table][name] = value
-                module_changes.changed(self)
+                if own[table][name] is not value:  # as after ``self.count += 1``, which writes in place
+                    own[table][name] = value
+                    module_changes.changed(id(self))
                 return
         if isinstance(value, Buffer):
             self._check_initialized("buffer")
@@ -182,7 +183,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         tells = own.get(name, own) is not value and module_changes.compared(type(self), name)
         super().__setattr__(name, value)
         if tells:
-            module_changes.changed(self)
+            module_changes.changed(id(self))
 
     def _check_initialized(self, what: str) -> None:
         if "_parameters" not in self.__dict__:
@@ -205,7 +206,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 break
         else:
             super().__delattr__(name)
-        module_changes.changed(self)
+        module_changes.changed(id(self))
 
     def __dir__(self) -> list[str]:
         names = {*super().__dir__(), *self._parameters, *self._buffers, *self._modules}
@@ -246,7 +247,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 )
             param = registered("parameter", self, name, param)
         self._parameters[name] = param
-        module_changes.changed(self)
+        module_changes.changed(id(self))
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is state but not a parameter; a persistent one is part of the state_dict."""
@@ -258,7 +259,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             )
         self._buffers[name] = registered("buffer", self, name, tensor)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
-        module_changes.changed(self)
+        module_changes.changed(id(self))
 
     def add_module(self, name: str, module: Module | None) -> None:
         """Add a child module under ``name``."""
@@ -266,7 +267,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             raise TypeError(f"{typename(module)} is not a Module subclass")
         self._check_name("module", name, self._modules)
         self._modules[name] = registered("module", self, name, module)
-        module_changes.changed(self)
+        module_changes.changed(id(self))
 
     register_module = add_module
 
@@ -297,7 +298,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
         for name, buffer in self._buffers.items():
             if buffer is not None:
                 self._buffers[name] = fn(buffer)
-        module_changes.changed(self)
+        module_changes.changed(id(self))
         return self
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:

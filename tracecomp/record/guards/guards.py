@@ -305,7 +305,7 @@ class Guards:
                 else:
                     entries = [(vars(module), name, snapshot)]
                 found += [
-                    StateSlot(mapping, k, f"attribute of {type(module).__name__}: {k}", True)
+                    StateSlot(mapping, k, f"attribute of {type(module).__name__}: {k}", id(module))
                     for mapping, k, s in entries if _moved(s, mapping.get(k, MISSING))
                 ]  # fmt: skip
         return found

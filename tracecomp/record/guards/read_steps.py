@@ -10,6 +10,7 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
+from tracecomp.eager.modes import module_changes
 from tracecomp.record.guards.cached_results import CachedResults
 from tracecomp.record.guards.class_versions import class_version
 from tracecomp.record.guards.lookup import attributes_of, inherited
@@ -92,7 +93,9 @@ class Attribute(Step[object, str]):
         return rows.entry(attributes_of(owner), self.key, value)
 
     def place(self, owner: object, where: str) -> StateSlot | None:
-        return StateSlot(attributes_of(owner), self.key, where, "_parameters" in attributes_of(owner))
+        own = attributes_of(owner)
+        compared = "_parameters" in own and module_changes.compared(type(owner), self.key)
+        return StateSlot(own, self.key, where, id(owner) if compared else 0)
 
 
 class Names(Step[object, None]):

@@ -34,13 +34,14 @@ class Contents(dict[str, Any]):
 class StateSlot:
     """The entry ``key`` of ``mapping``: a tensor, or nested tuples, lists and dicts with tensors.
 
-    ``where`` names it to people.
+    ``where`` names it to people. ``module`` is the identity of the module whose attributes recordings compare when it
+    changes, or 0.
     """
 
     mapping: dict[str, Any]
     key: str
     where: str
-    in_module: bool = False
+    module: int = 0
 
     @property
     def id(self) -> tuple[int, str]:
@@ -74,8 +75,8 @@ class StateSlot:
             self.mapping[self.key] = new
         else:
             dict.__setitem__(self.mapping, self.key, new)
-        if self.in_module:
-            module_changes.changed()
+        if self.module:
+            module_changes.changed(self.module)
 
 
 def slot_id(mapping: object, key: str) -> tuple[int, str]:
