@@ -42,7 +42,7 @@ def unguarded(compiled: Any, args: Any) -> None:
         guards = entry.recording.guards
         for root in guards.reads.roots():
             _disable(root, root.value)
-        guards.modules.epoch = -1  # so that it compares
+        guards.modules.watch.note(0)  # so that it compares
         guards.list = [g for g in guards.list if g.check(leaves) is None]
         entry.fast = None
     compiled._relink()

@@ -9,7 +9,7 @@ import pytest
 
 import tracecomp as torch
 from tracecomp import nn
-from tracecomp.eager.modes import module_changes
+from tracecomp.eager.modes import MEMORY, module_changes
 from tracecomp.record.guards.state_guards import ModulesGuard
 from tracecomp.runtime.object_layout import objects_are_known
 
@@ -102,17 +102,43 @@ def test_changes_are_seen_however_many_follow(made: tuple[Any, Any, Any], others
     assert found.tolist() == model(x).tolist() and (found == 0).sum() == 0
 
 
-def test_modules_that_changed_since_an_epoch() -> None:
+def test_a_watch_tells_of_its_modules_and_of_other_things() -> None:
     first, second = nn.Linear(1, 1), nn.Linear(1, 1)
-    epoch = module_changes.epoch
-    assert module_changes.since(epoch) is None  # nothing has changed: nobody asks
-    module_changes.changed(id(first))
+    watch = module_changes.watch()
+    module_changes.add(first, watch)
+    second.eps = 1.0
     module_changes.changed(id(second))
-    assert module_changes.since(epoch) == {id(first), id(second)}
+    assert (watch.moved, watch.take()) == (False, set())
+    module_changes.changed(id(first))
+    assert (watch.moved, watch.take()) == (True, {id(first)})
+    assert (watch.moved, watch.take()) == (False, set())
+    first.weight.data = second.weight  # not an attribute of the module
+    assert watch.take() == {MEMORY}
     module_changes.changed()
-    assert module_changes.since(epoch) is None
-    epoch = module_changes.epoch
-    for _ in range(100):
-        module_changes.changed(id(first))
-    assert module_changes.since(epoch) is None
-    assert module_changes.since(module_changes.epoch - 3) == {id(first)}
+    changed = watch.take()
+    assert changed is None
+    watch.put_back(changed)
+    assert (watch.moved, watch.take()) == (True, None)
+
+
+def test_watches_end_with_their_recordings() -> None:
+    module = nn.Linear(1, 1)
+    before = len(module_changes._of)
+    watch = module_changes.watch()
+    module_changes.add(module, watch)
+    assert len(module_changes._of) == before + 1
+    del watch
+    assert len(module_changes._of) == before
+
+
+def test_moving_a_model_to_where_it_is_changes_nothing(made: tuple[Any, Any, Any]) -> None:
+    model, compiled, x = made
+    same(compiled, model, x)
+    model[0].norm.weight.grad = torch.ones(6)
+    held = [p._data for p in model.parameters()], model[0].norm.weight.grad
+    model.to("cpu").to(torch.float32).float()
+    assert all(p._data is array for p, array in zip(model.parameters(), held[0], strict=True))
+    assert model[0].norm.weight.grad is held[1]
+    model.double()
+    assert {p.dtype for p in model.parameters()} == {torch.float64} and model[0].norm.weight.grad.dtype is torch.float64
+    same(compiled, model, x.double())

@@ -11,7 +11,7 @@ import numpy as np
 from tracecomp.eager import dispatch, tangents
 from tracecomp.eager.device import use
 from tracecomp.eager.grad_fn import NUMBERS, AccumulateGrad, CopySlices, OpNode, op_node
-from tracecomp.eager.modes import modes, module_changes
+from tracecomp.eager.modes import MEMORY, modes, module_changes
 from tracecomp.eager.room import settle, settled
 from tracecomp.eager.storage import Storage
 from tracecomp.eager.tensor_base import (
@@ -320,7 +320,7 @@ def reshape_(target: T, former: T, view: T) -> None:
 
 def _keep_leaf(target: TensorBase, former: TensorBase, view: TensorBase) -> None:
     """Give leaf ``target`` the shape of ``view``, without making it a view: gradients are for ``target`` itself."""
-    module_changes.note()
+    module_changes.note(MEMORY)
     old = target._shared_storage()
     _leave_to_views(target, former)
     target._storage = Storage(old.memory)
@@ -332,7 +332,7 @@ def _keep_leaf(target: TensorBase, former: TensorBase, view: TensorBase) -> None
 def replace_memory(target: TensorBase, value: TensorBase) -> None:
     """Make ``target`` share the memory of ``value``; old views of ``target`` keep the old memory."""
     former = former_of(target)
-    module_changes.note()  # recordings check again which tensors are views
+    module_changes.note(MEMORY)  # recordings check again which tensors are views
     old = target._shared_storage()
     old.share()
     if modes.recorder is not None:

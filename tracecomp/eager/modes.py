@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 import inspect
-import itertools
 import threading
-from collections import deque
+import weakref
 from collections.abc import Callable, Generator, Mapping, Set
 from typing import Any, Self, TypeVar, cast, overload
+from weakref import WeakSet
 
 from tracecomp.base.interrupts import Leave, before_of
 from tracecomp.runtime.threadstate import know_thread
@@ -286,46 +286,80 @@ def host(owner: object, key: str) -> Any:
     return value if recorder is None else recorder.host(owner, key, value)
 
 
-_MOST_RECENT = 64
-"""Changes of which the modules are known."""
+MEMORY = -1
+"""Stands for a module where tensors got other memory, or became other views."""
+
+
+class Watch:
+    """Which watched modules have ``changed`` since ``take``; ``moved``: some have. ``all``: or something else has."""
+
+    __slots__ = ("__weakref__", "all", "changed", "moved")
+
+    def __init__(self) -> None:
+        self.moved = self.all = False
+        self.changed: set[int] = set()
+
+    def note(self, module: int) -> None:
+        """Note a change of the module of this identity, or, if that is 0, of something else."""
+        if module:
+            self.changed.add(module)
+        else:
+            self.all = True
+        self.moved = True
+
+    def take(self) -> Set[int] | None:
+        """The identities of modules that have changed; None if something else has. They count as seen."""
+        self.moved = False
+        changed, self.changed = self.changed, set()
+        everything, self.all = self.all, False
+        return None if everything else changed
+
+    def put_back(self, changed: Set[int] | None) -> None:
+        """Undo ``take``."""
+        if changed is None:
+            self.all = True
+        else:
+            self.changed |= changed
+        self.moved = True
 
 
 class ModuleChanges:
-    """``epoch`` is another number after assignments of plain attributes to modules, and after changes of hooks.
+    """Tells recordings of assignments of plain attributes to the modules that ran in them, and of changes of hooks.
 
-    A recording compares the attributes of the modules that ran, and hooks, only when the epoch has moved.
-    ``global_hooks`` are the tables of hooks of all modules. ``compared`` tells whether it compares the attributes of a
-    name in modules of a class; the code of recordings sets it.
+    ``global_hooks`` are the tables of hooks of all modules. ``compared`` tells whether recordings compare attributes of
+    a name in modules of a class; their code sets it.
     """
 
     def __init__(self) -> None:
-        self.epoch = 0
         self.compared: Callable[[type, str], bool] = lambda kind, name: True
         self.global_hooks: list[Mapping[int, Any]] = []
-        self._numbers = itertools.count(1)
-        self._recent: deque[tuple[int, int]] = deque(maxlen=_MOST_RECENT)
+        self._watches: WeakSet[Watch] = WeakSet()
+        self._of: dict[int, WeakSet[Watch]] = {}
+
+    def watch(self) -> Watch:
+        """A new watch of everything but attributes of modules."""
+        watch = Watch()
+        self._watches.add(watch)
+        return watch
+
+    def add(self, module: object, watch: Watch) -> None:
+        """Watch the attributes of a module, too."""
+        self._of.setdefault(id(module), WeakSet()).add(watch)
+        weakref.finalize(watch, self._forget, id(module))
+
+    def _forget(self, module: int) -> None:
+        if not [*self._of.get(module, ())]:
+            self._of.pop(module, None)
 
     def changed(self, module: int = 0) -> None:
-        """Count a change of the module of this identity, or of something else."""
-        number = next(self._numbers)
-        self._recent.append((number, module))
-        self.epoch = number
+        """Tell of a change of the module of this identity, or of something else."""
+        for watch in tuple(self._of.get(module, ()) if module > 0 else self._watches):
+            watch.note(module)
 
-    def since(self, epoch: int) -> Set[int] | None:
-        """The identities of the modules that have changed since; None if other things have, or too much."""
-        found: set[int] = set()
-        for number, module in reversed(tuple(self._recent)) if epoch < self.epoch else ():
-            if number <= epoch:
-                return found
-            if not module:
-                return None
-            found.add(module)
-        return None
-
-    def note(self) -> None:
-        """Count a change; those that a recorded program makes are its own."""
+    def note(self, module: int = 0) -> None:
+        """Tell of a change; those that a recorded program makes are its own."""
         if modes.recorder is None:
-            self.changed()
+            self.changed(module)
 
     @staticmethod
     def ran(module: object) -> None:

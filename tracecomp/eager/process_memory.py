@@ -23,7 +23,7 @@ import numpy as np
 from tracecomp.base.capture_guide import Section
 from tracecomp.base.forks import in_child
 from tracecomp.eager.meta import MetaArray
-from tracecomp.eager.modes import modes, module_changes
+from tracecomp.eager.modes import MEMORY, modes, module_changes
 from tracecomp.eager.room import settled
 from tracecomp.eager.tensor_base import TensorBase
 
@@ -124,7 +124,7 @@ def share(tensors: Iterable[TensorBase]) -> None:
         modes.recorder.refuse_here("moves tensors to shared memory by share_memory_()", Section.EXCLUDE)
     for group in _holders(waiting):
         _move(group)
-    module_changes.note()  # recordings check the addresses of memory again
+    module_changes.note(MEMORY)  # recordings check the addresses of memory again
 
 
 def _holders(tensors: Sequence[TensorBase]) -> list[list[TensorBase]]:

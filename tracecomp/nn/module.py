@@ -289,16 +289,18 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 continue
             with no_grad():
                 found, grad = fn(param), None if param.grad is None else fn(param.grad)
-            if found.device == param.device:
+            # ``to`` often returns what it is given: then nothing changes, and compiled calls keep what they prepared.
+            if found is not param and found.device == param.device:
                 param.data = found
-            else:  # a parameter without memory gets none, and the reverse
+            elif found is not param:  # a parameter without memory gets none, and the reverse
                 self._parameters[name] = param = remade(param, found)
-            if grad is not None:
+                module_changes.changed(id(self))
+            if grad is not param.grad:
                 param.grad = grad
         for name, buffer in self._buffers.items():
-            if buffer is not None:
-                self._buffers[name] = fn(buffer)
-        module_changes.changed(id(self))
+            if buffer is not None and (found := fn(buffer)) is not buffer:
+                self._buffers[name] = found
+                module_changes.changed(id(self))
         return self
 
     def to(self: Self, *args: Any, **kwargs: Any) -> Self:

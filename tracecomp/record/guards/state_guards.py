@@ -13,7 +13,7 @@ from tracecomp.base import switches
 from tracecomp.base.patches import patches
 from tracecomp.codegen.calls.call_tables import OBJECT
 from tracecomp.eager.meta import MetaArray
-from tracecomp.eager.modes import EAGER, Modes, modes, module_changes
+from tracecomp.eager.modes import EAGER, MEMORY, Modes, modes, module_changes
 from tracecomp.eager.room import plain
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager.tensor_base import above
@@ -214,11 +214,11 @@ class GradGuard:
 
 
 class ModulesGuard:
-    """The modules that ran, hooks, and relations of views: compared when the epoch of changes has moved."""
+    """The modules that ran, hooks, and relations of views: compared after changes of which a watch tells."""
 
     def __init__(self, known: Set[tuple[int, str]]) -> None:
         self.known = known
-        self.epoch = module_changes.epoch
+        self.watch = module_changes.watch()
         self.modules: list[tuple[Any, dict[str, Any]]] = []
         self.tables: list[tuple[dict[str, Any], list[int]]] = []
         self.attributes: list[tuple[dict[str, Any], int]] = []
@@ -228,6 +228,7 @@ class ModulesGuard:
         self.hooks = _global_hooks()
 
     def add_module(self, module: object) -> None:
+        module_changes.add(module, self.watch)
         self.modules.append((module, module_snapshot(module, self.known)))
         # An attribute that goes before a parameter, buffer or submodule may be set without a count.
         self.attributes.append((vars(module), len(vars(module))))
@@ -247,30 +248,31 @@ class ModulesGuard:
     def check(self, leaves: Leaves) -> str | None:
         same = all([*map(id, table.values())] == seen for table, seen in self.tables)
         same = same and all(len(own) == size for own, size in self.attributes)
-        if same and self.epoch == module_changes.epoch:
+        if same and not self.watch.moved:
             return None
-        now = module_changes.epoch
-        found = self.change(module_changes.since(self.epoch) if same else None)
-        if found is None:
-            self.epoch = now
+        changed = self.watch.take()
+        found = self.change(changed if same else None)
+        if found is not None:
+            self.watch.put_back(changed)
+        elif not same:
             self.attributes = [(own, len(own)) for own, _ in self.attributes]
         return found
 
     def change(self, changed: Set[int] | None = None) -> str | None:
-        """The change, regardless of the epoch; ``changed`` are the modules that may have one, if nothing else has."""
+        """The change; ``changed`` is the result of ``Watch.take``, without which everything is compared."""
         for module, snapshot in self.modules:
             if changed is None or id(module) in changed:
                 found = module_change(module, snapshot, self.known)
                 if found is not None:
                     return found
+        for view, base, distance in self.views if changed is None or MEMORY in changed else ():
+            if above(view) is not base or _distance(view, base) != distance:
+                return "the memory of a captured view was replaced"
         if changed is not None:
             return None
         for t, hooks, name in self.tensors:
             if tensor_hooks(t) != hooks:
                 return f"the hooks of {name} changed"
-        for view, base, distance in self.views:
-            if above(view) is not base or _distance(view, base) != distance:
-                return "the memory of a captured view was replaced"
         for optimizer, hooks in self.optimizers:
             if _optimizer_hooks(optimizer) != hooks:
                 return f"the hooks of {type(optimizer).__name__} changed"
@@ -282,9 +284,9 @@ class ModulesGuard:
 
     def native_row(self, rows: Rows) -> bool:
         if not (self.modules or self.tensors or self.views or self.optimizers or self.hooks):
-            # Later changes of other modules mean nothing here: the epoch would end the record at the first of them.
+            # Other changes mean nothing here.
             return all(rows.word(table, "length", 0) for table in module_changes.global_hooks)
-        if not rows.entry(vars(module_changes), "epoch", self.epoch):
+        if not rows.word(self.watch, "moved", False):
             return False
         if not all(rows.word(own, "length", len(own)) for own, _ in self.attributes):
             return False
