@@ -71,3 +71,17 @@ def test_answers_are_those_of_eager_mode() -> None:
         for _ in range(3):
             for state, t in alike():
                 assert compiled(t)[0] == answer(t, name), (name, state)
+
+
+def test_arguments_with_and_without_a_gradient_in_turn() -> None:
+    """No hook or module changes between the calls: native code compares them."""
+
+    def tensor(graded: bool) -> torch.Tensor:
+        t = torch.ones(3, requires_grad=True)
+        if graded:
+            t.sum().backward()
+        return t
+
+    compiled = torch.compile(lambda t: (t.grad is None, t * 2), dynamic=False)
+    for n in range(40):
+        assert compiled(tensor(n % 3 == 0))[0] == (n % 3 > 0)
