@@ -20,8 +20,8 @@ from tracecomp.compiled.backends import BACKENDS
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.strided_calls import add_turned, row_major
-from tracecomp.compiled.tracked_calls import add_tracked, tracked_call
-from tracecomp.compiled.trial_runs import Unfit, all_random, copies, of_tensors, same, tensors_in
+from tracecomp.compiled.tracked_calls import add_tracked, has_inference, tracked_call
+from tracecomp.compiled.trial_runs import Unfit, copies, of_tensors, same, tensors_in, valid_random
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager_kernels import background
@@ -50,9 +50,7 @@ def _make(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode: bool) 
     modes.grad = grad_mode
     eager = of_tensors(warm, statics)
     plan, code = _plan(eager, tensors), _code()
-    chain = _chain(warm, statics)
-    if plan.recording.updates and chain and not chain[0][-1].recording.updates:
-        raise Unfit("it writes for some shapes only")
+    _chain(warm, statics)
     _add(warm, statics, eager, _record(plan, eager, tensors, code), code)
 
 
@@ -83,10 +81,13 @@ def _chain(warm: Warm, statics: Statics) -> list[Any]:
 def _add(warm: Warm, statics: Statics, eager: Run, record: Any, code: Code) -> None:
     """Serve one more kind of calls by native code."""
     chain = _chains[warm, statics]
+    written = [b.ref for b, _ in record[-1].recording.updates]
+    if chain and written and not chain[0][-1].recording.updates:
+        raise Unfit("it writes for some shapes only")
     chain.append(record)
     if len(chain) == 1:
         builtin = code.builtin(eager, chain)
-        warm.serve(statics, _without_inference(builtin, eager) if record[-1].recording.updates else builtin)
+        warm.serve(statics, _writing(builtin, eager, written) if written else builtin)
 
 
 def _code() -> Code:
@@ -99,7 +100,7 @@ def _code() -> Code:
 def _record(plan: Plan, eager: Run, tensors: list[Tensor], code: Code) -> Any:
     """The arguments of native code for calls like this one, whose bits are compared."""
     _compare(plan, eager, tensors)
-    _compare(plan, eager, all_random(tensors))
+    _compare(plan, eager, valid_random(eager, tensors))
     _keep_small(plan)
     found = fast_record(plan, tensors, code)
     if found is None:
@@ -125,13 +126,15 @@ def _make_turned(warm: Warm, statics: Statics, tensors: list[Tensor], grad_mode:
     add_turned(warm, statics, tensors, code.builtin(eager, [_record(plan, eager, dense, code)]), eager)
 
 
-def _without_inference(builtin: Run, eager: Run) -> Run:
-    """``builtin``, which writes, for tensors that may be written anywhere; ``eager`` knows what others may."""
+def _writing(builtin: Run, eager: Run, written: list[int]) -> Run:
+    """``builtin``, which writes to some tensors, if these may be written anywhere; ``eager`` knows what others may."""
 
     def call(*tensors: Tensor) -> Any:
-        for t in tensors:
-            if t._inference:
-                return eager(*tensors)
+        if has_inference(tensors):
+            return eager(*tensors)
+        for i in written:
+            if tensors[i]._storage is None:  # native code counts writes only where they are counted already
+                tensors[i]._shared_storage()
         return builtin(*tensors)
 
     return call

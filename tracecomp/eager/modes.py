@@ -37,6 +37,7 @@ class Modes(threading.local):
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
     compared: bool = False  # this eager call is compared with a compiled one
     trial_run: bool = False  # a past call runs again, on copies: it must leave no trace
+    stream: Any = None  # the random bits that a trial run draws, instead of those of the default generator
     counted: bool = False  # a call that is counted for machine code runs: those inside it are not
     inside_hot: bool = False  # the call of a module that may compile itself runs: those inside it do not
     untold: bool = False  # this run is recorded for later calls: other processes do not take part in it
