@@ -54,7 +54,18 @@ DRAWS: dict[str, Callable[[], Any]] = {
     "alpha_dropout": lambda: F.alpha_dropout(X, 0.3, True), "gumbel_softmax": lambda: F.gumbel_softmax(X),
     "rrelu": lambda: F.rrelu(X, training=True),
 }  # fmt: skip
-SERVED = frozenset(DRAWS) - {"rand_like float64"}
+OWN = torch.Generator()
+NAMED: dict[str, Callable[..., Any]] = {
+    "rand": lambda **g: torch.rand(16, **g), "rand float64": lambda **g: torch.rand(4, dtype=torch.float64, **g),
+    "randint": lambda **g: torch.randint(0, 8, (2,), **g), "randint size": lambda **g: torch.randint(8, size=(3,), **g),
+    "randint int32": lambda **g: torch.randint(0, 8, (2,), dtype=torch.int32, **g),
+    "randperm": lambda **g: torch.randperm(9, **g), "bernoulli": lambda **g: torch.bernoulli(ROWS, **g),
+    "multinomial": lambda **g: torch.multinomial(ROWS, 2, **g), "normal_": lambda **g: _zeros(7).normal_(std=0.5, **g),
+    "rand_like": lambda **g: torch.rand_like(X, **g), "uniform_": lambda **g: _zeros(7).uniform_(0, 3, **g),
+    "rand size": lambda **g: torch.rand(**{"size": (2, 3), **g}),
+    "device": lambda **g: torch.rand(3, device="cpu", **g),
+    "requires_grad": lambda **g: torch.rand(3, requires_grad=True, **g),
+}  # fmt: skip
 
 
 def _stream(call: Callable[[], Any], count: int) -> list[Any]:
@@ -90,7 +101,7 @@ def test_the_stream_its_bits_and_its_state_stay(name: str, monkeypatch: pytest.M
 
 @needs_native_calls
 @pytest.mark.sampled(8)
-@pytest.mark.parametrize("name", sorted(SERVED))
+@pytest.mark.parametrize("name", DRAWS)
 def test_machine_code_serves_the_whole_call(name: str) -> None:
     call = DRAWS[name]
     for _ in range(2):
@@ -99,6 +110,59 @@ def test_machine_code_serves_the_whole_call(name: str) -> None:
     _served_calls()
     _stream(call, 5)
     assert _served_calls() == 5
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize("name", NAMED)
+def test_a_generator_draws_the_numbers_that_the_default_one_would(name: str) -> None:
+    torch.manual_seed(4)
+    wanted = [bits(NAMED[name]()) for _ in range(3 * CALLS)]
+    state, ended = torch.get_rng_state(), torch.default_generator.get_state()
+    OWN.manual_seed(4)
+    found = []
+    for n in range(3 * CALLS):
+        found.append(bits(NAMED[name](generator=OWN)))
+        if n % CALLS == 0:
+            background.finish()
+    assert found == wanted
+    assert torch.equal(OWN.get_state(), ended) and torch.equal(torch.get_rng_state(), state)
+
+
+@needs_native_calls
+def test_calls_with_keywords_are_served() -> None:
+    for _ in range(2):
+        for _ in range(CALLS):
+            torch.bernoulli(ROWS, generator=OWN)
+            torch.rand(5, dtype=torch.float64)
+        background.finish()
+    _served_calls()
+    torch.bernoulli(ROWS, generator=OWN)
+    torch.rand(5, dtype=torch.float64)
+    assert _served_calls() == 2
+
+
+def test_keywords_are_checked_and_overridden_as_before() -> None:
+    class Sub(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            return sorted(kwargs or {})
+
+    sub = data(3, 4).as_subclass(Sub)
+    for _ in range(CALLS):
+        torch.bernoulli(ROWS, generator=OWN)
+        torch.rand_like(X, generator=OWN, dtype=torch.float64)
+    background.finish()
+    assert torch.bernoulli(sub, generator=OWN) == ["generator"]
+    assert torch.rand_like(sub, generator=OWN, dtype=torch.float64) == ["dtype", "generator"]
+    with pytest.raises(TypeError, match="generator"):
+        torch.bernoulli(ROWS, generator=3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="dtype"):
+        torch.rand_like(X, generator=OWN, dtype=3)  # type: ignore[arg-type]
+    with pytest.raises(RuntimeError, match="p_in >= 0"):
+        torch.bernoulli(ROWS + 1, generator=OWN)
+    before = torch.get_rng_state()
+    torch.rand(16)
+    assert not torch.equal(torch.get_rng_state(), before)  # after an error, too
 
 
 def _training_step() -> list[Tensor]:
@@ -131,7 +195,7 @@ def _heat(name: str) -> None:
         background.finish()
 
 
-def test_a_generator_of_its_own_leaves_the_default_one() -> None:
+def test_another_generator_leaves_the_default_one() -> None:
     for name in ("rand", "bernoulli", "normal_"):
         _heat(name)
     generator = torch.Generator().manual_seed(7)

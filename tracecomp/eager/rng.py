@@ -137,13 +137,13 @@ def bits(shape: tuple[int, ...], generator: Generator | None = None) -> Tensor:
     return source(generator).bits(shape)
 
 
-def of_state(run: Callable[..., Any]) -> Callable[..., Any]:
+def of_state(run: Callable[..., object]) -> Callable[..., object]:
     """``run``, which draws from ``source()``, as a function of that stream's state and its own arguments.
 
     For another state, such as the copy that a trial run has, it draws from a stream of that state.
     """
 
-    def at(state: Tensor, *args: Any) -> Any:
+    def at(state: Tensor, *args: object) -> object:
         if state is source().state:
             return run(*args)
         before, modes.stream = modes.stream, Stream(state)
@@ -156,10 +156,10 @@ def of_state(run: Callable[..., Any]) -> Callable[..., Any]:
     return at
 
 
-def with_state(run: Callable[..., Any]) -> Callable[..., Any]:
+def with_state(run: Callable[..., object]) -> Callable[..., object]:
     """``run`` as a function of all its arguments but the first, which is the state of ``source()``."""
 
-    def call(*args: Any) -> Any:
+    def call(*args: object) -> object:
         return run((modes.stream or default_generator).state, *args)  # ``source()``, inlined: every call passes here
 
     return call

@@ -139,13 +139,18 @@ class PlainArguments:
         named = code.co_varnames[: code.co_argcount]
         return [(i, p, *self.tests[p]) for i, p in enumerate(named) if p in self.tests]
 
+    @property
+    def rest_name(self) -> str:
+        """The name of further positional arguments, or an empty string."""
+        code = self.fn.__code__
+        return code.co_varnames[code.co_argcount + code.co_kwonlyargcount] if code.co_flags & 0x04 else ""  # *args
+
     @cached_property
     def rest(self) -> tuple[int, str, str, Test] | None:
         """The test of further positional arguments if these are tensors, and the first such position."""
-        code = self.fn.__code__
-        if not code.co_flags & 0x04:  # *args
+        code, name = self.fn.__code__, self.rest_name
+        if not name:
             return None
-        name = code.co_varnames[code.co_argcount + code.co_kwonlyargcount]
         kind, test = self.tests.get(name, ("", None))
         return (code.co_argcount, name, kind, test) if test is not None and "Tensor" in kind else None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast, get_overloads
@@ -367,11 +367,14 @@ def _remembering(
 ) -> Callable[..., Any]:
     """A function that runs ``check``, and skips it for arguments of types that passed before."""
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
+    by_name = _by_name(check, run, arguments) if known.draws else None
 
     # Every call of every function passes here, so each check is made only for functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             plain = by_position(args, kwargs) if kwargs else args
+            if plain is None and by_name is not None:
+                return by_name(args, kwargs)
             if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
                 return check(args, kwargs)
             # First by types alone: shapes of arguments are part of the key only if types are not enough.
@@ -394,6 +397,77 @@ def _remembering(
             raise
 
     return call
+
+
+def _by_name(
+    check: Callable[[tuple[object, ...], dict[str, object]], object],
+    run: Callable[..., object],
+    arguments: PlainArguments,
+) -> Callable[[tuple[object, ...], dict[str, object]], object]:
+    """Calls with keywords of a function that draws: each set of names is a separate function.
+
+    A generator among them is the one from which the function without it draws.
+    """
+    known: dict[tuple[object, ...], Callable[..., object]] = {}
+    unserved = _UNSERVED | {arguments.rest_name}
+
+    def call(args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+        generator = kwargs.get("generator")
+        if (
+            not PLAIN
+            or use.begun
+            or modes.recorder is not None
+            or not unserved.isdisjoint(kwargs)
+            or (generator is not None and type(generator) is not rng.Generator)
+            or not all(type(x) in PLAIN or _is_shape(x) for x in (*args, *kwargs.values()))
+        ):
+            return check(args, kwargs)
+        key = (len(args), *kwargs)
+        found = known.get(key)
+        if found is None:
+            result = check(args, dict(kwargs))
+            count, names = len(args), tuple([name for name in kwargs if name != "generator"])
+            known[key] = _remembering(
+                lambda given, _: check(*_apart(given, count, names)),
+                lambda *given: _called(run, *_apart(given, count, names)),
+                lambda given, _: given,
+                _Unread(arguments.fn, arguments.name, ""),
+                Known(draws=True),
+            )
+            known[key].__name__ = arguments.name
+            return result
+        rest = [x for name, x in kwargs.items() if name != "generator"]
+        if generator is None:
+            return found(*args, *rest)
+        before, modes.stream = modes.stream, generator
+        try:
+            return found(*args, *rest)
+        finally:
+            modes.stream = before
+
+    return call
+
+
+_UNSERVED = frozenset(("device", "layout", "out"))
+"""Keywords of calls that are checked each time."""
+
+
+class _Unread(PlainArguments):
+    """Arguments whose errors the function with keywords reports."""
+
+    def refuse_too_large(self, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+        """Raise nothing."""
+
+
+def _apart(
+    given: tuple[object, ...], count: int, names: tuple[str, ...]
+) -> tuple[tuple[object, ...], dict[str, object]]:
+    """The first ``count`` arguments, and the others by name."""
+    return given[:count], dict(zip(names, given[count:], strict=True))
+
+
+def _called(run: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]) -> object:
+    return run(*args, **kwargs)
 
 
 def _remembering_lists(
