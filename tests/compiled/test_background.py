@@ -29,6 +29,7 @@ from tracecomp.base import config, progress
 from tracecomp.base.progress import Steps
 from tracecomp.compiled import background, compile_worker
 from tracecomp.compiled.background import Job
+from tracecomp.eager_kernels import background as eager_background
 from tracecomp.ir.parser import parse_graph
 from tracecomp.ir.printer import print_graph
 from tracecomp.passes.cost.machine import host
@@ -40,6 +41,8 @@ STEPS = 12
 @pytest.fixture(autouse=True)
 def _in_background(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Every program is large enough, and none is in the cache."""
+    eager_background.finish()
+    monkeypatch.setattr(eager_background, "MOST_WAITING", 0)  # its jobs are none of a test
     monkeypatch.setattr(background, "LEAST_SECONDS", 0.0)
     monkeypatch.setattr(
         config, "_process", replace(config._process, wait=False, cache_dir=str(tmp_path))

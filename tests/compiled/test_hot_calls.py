@@ -413,10 +413,10 @@ def test_changes_of_modules_leave_functions_served(monkeypatch: pytest.MonkeyPat
     """An attribute that was set on any module, as by ``eval()``, once ended the machine code of all functions."""
     x = data(5, 13)
     heated(lambda: torch.sinc(x))
-    eager: list[object] = []
-    monkeypatch.setattr(Warm, "__call__", lambda warm, *args: eager.append(warm) or warm.run(*args))
     model = torch.nn.Linear(3, 3)
     model.eval().note = "anything"
+    eager: list[object] = []
+    monkeypatch.setattr(Warm, "__call__", lambda warm, *args: eager.append(warm) or warm.run(*args))
     with model.register_forward_hook(lambda *given: None):
         torch.sinc(x)
     assert not eager

@@ -20,8 +20,8 @@ from tracecomp.compiled.backends import BACKENDS
 from tracecomp.compiled.native_call import call_code, fast_record
 from tracecomp.compiled.replay import Plan
 from tracecomp.compiled.strided_calls import add_turned, row_major
-from tracecomp.compiled.tracked_calls import add_tracked, tracked_call
-from tracecomp.compiled.trial_runs import Unfit, all_random, copies, of_tensors, same, tensors_in
+from tracecomp.compiled.tracked_calls import add_tracked, has_inference, tracked_call
+from tracecomp.compiled.trial_runs import Unfit, copies, of_tensors, same, tensors_in, valid_random
 from tracecomp.eager.modes import modes
 from tracecomp.eager.tensor import Tensor
 from tracecomp.eager_kernels import background
@@ -83,9 +83,7 @@ def _make(warm: Warm, statics: Statics, tensors: list[Tensor]) -> None:
     """Serve calls like this one, in this thread's modes; Unfit when that cannot be."""
     eager = of_tensors(warm, statics)
     plan, code = _plan(eager, tensors), _code()
-    known = _known(warm, statics, code, eager)
-    if plan.recording.updates and known.first and not known.first[0][-1].recording.updates:
-        raise Unfit("it writes for some shapes only")
+    _known(warm, statics, code, eager)
     if plan.recording.updates and modes.inference:
         raise Unfit("it writes in inference mode")
     _add(warm, statics, _record(plan, eager, tensors, code), tensors)
@@ -118,10 +116,13 @@ def _known(warm: Warm, statics: Statics, code: Code, eager: Run) -> _Records:
 def _add(warm: Warm, statics: Statics, record: Any, tensors: Sequence[Tensor]) -> None:
     """Serve one more kind of calls by native code."""
     known = _records[warm, statics]
+    written = [b.ref for b, _ in record[-1].recording.updates]
+    if known.first and written and not known.first[0][-1].recording.updates:
+        raise Unfit("it writes for some shapes only")
     known.add(record, tensors)
     if known.count == 1:
-        writes = record[-1].recording.updates
-        warm.serve(statics, _without_inference(known.builtin(), known.eager) if writes else known.builtin())
+        builtin = known.builtin()
+        warm.serve(statics, _writing(builtin, known.eager, written) if written else builtin)
 
 
 def _code() -> Code:
@@ -134,7 +135,7 @@ def _code() -> Code:
 def _record(plan: Plan, eager: Run, tensors: list[Tensor], code: Code) -> Any:
     """The arguments of native code for calls like this one, whose bits are compared."""
     _compare(plan, eager, tensors)
-    _compare(plan, eager, all_random(tensors))
+    _compare(plan, eager, valid_random(eager, tensors))
     _keep_small(plan)
     found = fast_record(plan, tensors, code)
     if found is None:
@@ -158,13 +159,15 @@ def _make_turned(warm: Warm, statics: Statics, tensors: list[Tensor]) -> None:
     add_turned(warm, statics, tensors, code.builtin(eager, [_record(plan, eager, dense, code)]), eager)
 
 
-def _without_inference(builtin: Run, eager: Run) -> Run:
-    """``builtin``, which writes, for tensors that may be written anywhere; ``eager`` knows what others may."""
+def _writing(builtin: Run, eager: Run, written: list[int]) -> Run:
+    """``builtin``, which writes to some tensors, if these may be written anywhere; ``eager`` knows what others may."""
 
     def call(*tensors: Tensor) -> Any:
-        for t in tensors:
-            if t._inference:
-                return eager(*tensors)
+        if has_inference(tensors):
+            return eager(*tensors)
+        for i in written:
+            if tensors[i]._storage is None:  # native code counts writes only where they are counted already
+                tensors[i]._shared_storage()
         return builtin(*tensors)
 
     return call
@@ -173,8 +176,8 @@ def _without_inference(builtin: Run, eager: Run) -> Run:
 def consider(warm: Warm, args: tuple[Any, ...], again: Callable[[], None]) -> bool:
     """Begin to compile calls of ``warm`` with arguments like ``args``, if that is worthwhile.
 
-    Return False if a mode of this call excludes native code or the queue is full; the caller then repeats the request,
-    as after a call of ``again``.
+    Return False if a mode of this call excludes native code or the queue is full. The caller then repeats the request,
+    as it does after a call of ``again``.
     """
     given = [args[i] for i in warm.tensors]
     if config.current().eager != "native" or modes.recorder is not None or modes.autocast is not None:

@@ -140,6 +140,14 @@ def _all(call: Callable[..., Any], tensors: Sequence[Tensor]) -> list[Array]:
     return [result._data, *gradients, *[t._data for t in tensors]]
 
 
+def has_inference(tensors: Sequence[Tensor]) -> bool:
+    """Whether one of the tensors was made in inference mode, so that only the eager call may write or save it."""
+    for t in tensors:  # noqa: SIM110 - a generator takes twice the time
+        if t._inference:
+            return True
+    return False
+
+
 class _Tracked(ServedKinds["TrackedCall"]):
     """The calls of a function that machine code serves, by kinds."""
 
@@ -258,10 +266,8 @@ class TrackedCall:
         """Make ``plan`` one that native code can run alone; return the function that builds the result from its return
         value.
 
-        It returns the result, other values that backward reads, and the operands. Unfit if it writes.
+        It returns the result, other values that backward reads, and the operands.
         """
-        if self.updates:
-            raise Unfit("it writes")
         outputs = [self.result, *sorted(self.results - {self.result})]
         places = [id(t) for t in tensors]
         operands = [Given(Binding("argument", places.index(place))) for place in places]
@@ -271,13 +277,14 @@ class TrackedCall:
         return partial(self._finished, outputs, len(outputs))
 
     def _finished(self, outputs: list[int], first: int, values: tuple[Tensor, ...]) -> Tensor:
-        """The result, with its history, of what native code has made; rare modes have the eager call."""
+        """The result, with its history, of what native code has made; rare modes have the eager call.
+
+        A call that writes cannot be repeated. Native guards exclude those modes, and its caller tensors of inference
+        mode.
+        """
         tensors = values[first:]
-        if modes.save_hooks or modes.anomaly or use.begun:
+        if not self.updates and (modes.save_hooks or modes.anomaly or use.begun or has_inference(tensors)):
             return self._eager(*tensors)
-        for t in tensors:
-            if t._inference:
-                return self._eager(*tensors)
         arrays: dict[int, Array] = {}
         if self.results:
             arrays = {n: values[k]._data for k, n in enumerate(outputs)}

@@ -35,6 +35,17 @@ def all_random(tensors: Sequence[Tensor]) -> list[Tensor]:
     return [of[id(t)] for t in tensors]
 
 
+def valid_random(call: Callable[..., Any], tensors: Sequence[Tensor]) -> list[Tensor]:
+    """``all_random``, or fractions if ``call`` rejects negative numbers, as it does for probabilities."""
+    found = all_random(tensors)
+    try:
+        call(*copies(found))
+    except Exception:  # the function's own check
+        of = {id(t): random_like(t, np.random.Generator.random) for t in tensors}
+        return [of[id(t)] for t in tensors]
+    return found
+
+
 def copies(tensors: Sequence[Tensor]) -> list[Tensor]:
     """Copies of tensors with the same layouts; a repeated tensor stays one."""
     of = {id(t): like(t, _copy(t._data)) for t in tensors}
@@ -53,12 +64,12 @@ def _copy(array: Array) -> Array:
     return found
 
 
-def random_like(t: Tensor) -> Tensor:
+def random_like(t: Tensor, draw: Callable[..., Array] = np.random.Generator.standard_normal) -> Tensor:
     """Random numbers in the place of floats, the same of everything else."""
     if t._data.dtype.kind != "f":
         return t
     array = _copy(t._data)
-    array[...] = np.random.default_rng(0).standard_normal(array.shape)
+    array[...] = draw(np.random.default_rng(0), array.shape)
     return like(t, array)
 
 

@@ -39,6 +39,7 @@ class Modes(threading.local):
     plain_subclasses: bool = False  # __torch_function__ of subclasses is not asked
     compared: bool = False  # this eager call is compared with a compiled one
     trial_run: bool = False  # a past call runs again, on copies: it must leave no trace
+    stream: Any = None  # the random bits that a trial run draws, instead of those of the default generator
     counted: bool = False  # a call that is counted for machine code runs: those inside it are not
     inside_hot: bool = False  # the call of a module that may compile itself runs: those inside it do not
     untold: bool = False  # this run is recorded for later calls: other processes do not take part in it
@@ -287,7 +288,7 @@ def host(owner: object, key: str) -> Any:
 
 
 MEMORY = -1
-"""Stands for a module where tensors got other memory, or became other views."""
+"""The number, instead of a module's identity, of changes of the memory of tensors, and of views."""
 
 
 class Watch:
@@ -324,7 +325,7 @@ class Watch:
 
 
 class ModuleChanges:
-    """Tells recordings of assignments of plain attributes to the modules that ran in them, and of changes of hooks.
+    """Notifies recordings of assignments of plain attributes to the modules that ran in them, and of changes of hooks.
 
     ``global_hooks`` are the tables of hooks of all modules. ``compared`` tells whether recordings compare attributes of
     a name in modules of a class; their code sets it.
@@ -352,12 +353,12 @@ class ModuleChanges:
             self._of.pop(module, None)
 
     def changed(self, module: int = 0) -> None:
-        """Tell of a change of the module of this identity, or of something else."""
+        """Note a change of the module of this identity, or of something else."""
         for watch in tuple(self._of.get(module, ()) if module > 0 else self._watches):
             watch.note(module)
 
     def note(self, module: int = 0) -> None:
-        """Tell of a change; those that a recorded program makes are its own."""
+        """Note a change, unless a recorded program makes it."""
         if modes.recorder is None:
             self.changed(module)
 

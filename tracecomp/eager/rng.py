@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -22,12 +22,50 @@ _MASK = (1 << 64) - 1
 """64 bits."""
 
 
-class Generator:
-    """A stream of random bits: ``state`` is an int64 tensor (seed, offset), where the offset counts Philox blocks."""
+class Stream:
+    """Random bits from ``state``, an int64 tensor (seed, offset) that each draw advances.
+
+    The offset counts Philox blocks.
+    """
+
+    def __init__(self, state: Tensor) -> None:
+        self.state = state
+
+    def bits(self, shape: tuple[int, ...]) -> Tensor:
+        """32 random bits per element, as int32; the stream advances."""
+        drawn: Tensor = prim.random_bits(self.state, shape=tuple(shape))
+        if modes.place is None:  # else nothing is drawn
+            self.advance(blocks(math.prod(shape)))
+        return drawn
+
+    def advance(self, count: int) -> None:
+        """Advance the stream by ``count`` blocks."""
+        if modes.recorder is not None:
+            assign_(self.state, _moved(self.state, count))
+            return
+        state = self.state._data
+        np.add(state, _step(count), out=state)
+        self.state._shared_storage().wrote()
+
+
+class Generator(Stream):
+    """A stream of random bits that programs seed, save and restore. RuntimeError if a trial run draws from it."""
 
     def __init__(self, device: Any = "cpu") -> None:
+        super().__init__(wrap(np.array([_DEFAULT_SEED, 0], np.int64)))
         self.device = device
-        self.state = wrap(np.array([_DEFAULT_SEED, 0], np.int64))
+
+    def bits(self, shape: tuple[int, ...]) -> Tensor:
+        """32 random bits per element, as int32; the stream advances."""
+        refuse_trial_run()
+        if modes.recorder is not None and modes.place is None:
+            modes.recorder.python.watch(self, "state")  # users may replace this tensor
+        return super().bits(shape)
+
+    def advance(self, count: int) -> None:
+        """Advance the stream by ``count`` blocks."""
+        refuse_trial_run()
+        super().advance(count)
 
     def manual_seed(self, seed: int) -> Generator:
         """Restart the stream at ``seed``, an integer of 64 bits."""
@@ -65,47 +103,16 @@ class Generator:
         """Return a separate generator with the current state."""
         return Generator(self.device).set_state(self.state)
 
-    def bits(self, shape: tuple[int, ...]) -> Tensor:
-        """32 random bits per element, as int32; the stream advances. RuntimeError in a trial run."""
-        if modes.trial_run:
-            raise RuntimeError("random numbers cannot be drawn during a check")
-        if modes.place is not None:  # nothing is drawn
-            return _bits(self.state, shape)
-        if modes.recorder is not None:
-            modes.recorder.python.watch(self, "state")  # users may replace this tensor
-        result = _bits(self.state, shape)
-        self.advance(blocks(math.prod(shape)))
-        return result
 
-    def advance(self, count: int) -> None:
-        """Advance the stream by ``count`` blocks. RuntimeError in a trial run."""
-        if modes.trial_run:
-            raise RuntimeError("random numbers cannot be drawn during a check")
-        if modes.recorder is not None:
-            assign_(self.state, _moved(self.state, count))
-            return
-        state = self.state._data
-        np.add(state, _step(count), out=state)
-        self.state._shared_storage().wrote()
+def refuse_trial_run() -> None:
+    """RuntimeError in a trial run, which must leave no trace in a generator."""
+    if modes.trial_run:
+        raise RuntimeError("random numbers cannot be drawn during a check")
 
 
-class Stream:
-    """Random bits from a state on, which stays as it is; ``blocks`` of them have been drawn."""
-
-    def __init__(self, state: Tensor) -> None:
-        self._state = state
-        self.blocks = 0
-
-    def bits(self, shape: tuple[int, ...]) -> Tensor:
-        """32 random bits per element, as int32."""
-        state = _moved(self._state, self.blocks) if self.blocks else self._state
-        self.blocks += blocks(math.prod(shape))
-        return _bits(state, shape)
-
-
-def _bits(state: Tensor, shape: tuple[int, ...]) -> Tensor:
-    drawn: Tensor = prim.random_bits(state, shape=tuple(shape))
-    return drawn
+def source(generator: Generator | None = None) -> Stream:
+    """The stream that a function draws from: ``generator``, that of a trial run, or the default generator."""
+    return generator or modes.stream or default_generator
 
 
 def _moved(state: Tensor, count: int) -> Tensor:
@@ -127,7 +134,35 @@ default_generator = Generator()
 
 def bits(shape: tuple[int, ...], generator: Generator | None = None) -> Tensor:
     """32 random bits per element from ``generator`` (the default one), as int32."""
-    return (generator or default_generator).bits(shape)
+    return source(generator).bits(shape)
+
+
+def of_state(run: Callable[..., object]) -> Callable[..., object]:
+    """``run``, which draws from ``source()``, as a function of that stream's state and its own arguments.
+
+    For another state, such as the copy that a trial run has, it draws from a stream of that state.
+    """
+
+    def at(state: Tensor, *args: object) -> object:
+        if state is source().state:
+            return run(*args)
+        before, modes.stream = modes.stream, Stream(state)
+        try:
+            return run(*args)
+        finally:
+            modes.stream = before
+
+    at.__name__ = getattr(run, "__name__", "draw")
+    return at
+
+
+def with_state(run: Callable[..., object]) -> Callable[..., object]:
+    """``run`` as a function of all its arguments but the first, which is the state of ``source()``."""
+
+    def call(*args: object) -> object:
+        return run((modes.stream or default_generator).state, *args)  # ``source()``, inlined: every call passes here
+
+    return call
 
 
 def manual_seed(seed: int) -> Generator:

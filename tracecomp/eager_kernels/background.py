@@ -35,7 +35,7 @@ program more in total, and serves it earlier."""
 
 
 def _nothing() -> None:
-    """What is told of dropped work."""
+    """Do nothing."""
 
 
 @dataclass(order=True, frozen=True, slots=True)

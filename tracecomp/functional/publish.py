@@ -18,6 +18,7 @@ import numpy as np
 
 from tracecomp.base.errors import refuse_too_large
 from tracecomp.base.reference import examples, reference
+from tracecomp.eager import rng
 from tracecomp.eager.device import device, memory_format, strided, use
 from tracecomp.eager.meta import place_of_call, placed
 from tracecomp.eager.modes import modes, scope
@@ -57,6 +58,7 @@ def function(
     prepare: Prepare | None = None,
     views: bool = False,
     makes: bool = False,
+    draws: bool = False,
 ) -> Callable[[Function], Function]:
     """Publish a function under its name (one trailing underscore is dropped) and ``aliases``.
 
@@ -67,14 +69,14 @@ def function(
     such a tensor and a Python float. ``prepare`` normalizes positional arguments before ``__torch_function__`` is
     called. ``views`` declares that results are views of the only tensor, or the tensor itself, if memory permits. Such
     views follow from its shape, its strides and the other arguments. ``makes`` declares that the result is a new tensor
-    determined by the arguments and the default dtype.
+    determined by the arguments and the default dtype. ``draws`` declares that it draws random numbers.
     """
 
     spaces = to.split()
 
     def decorate(fn: Function) -> Function:
         name = fn.__name__.removesuffix("_")
-        call = _callable(fn, Out(name, spaces[0]), takes, composite, Known(primitive, views, makes), prepare)
+        call = _callable(fn, Out(name, spaces[0]), takes, composite, Known(primitive, views, makes, draws), prepare)
         call.__doc__ = _documented(fn, name, spaces, takes)
         for alias in (name, *aliases):
             if "." in alias:
@@ -94,6 +96,15 @@ def function(
 def often(fn: Function) -> Function:
     """Let machine code serve an internal function that is called often, like public ones."""
     return cast("Function", _callable(fn, Out(fn.__name__, "torch"), REAL, False, Known(), None))
+
+
+def often_drawn(fn: Function, like: Callable[..., object]) -> Function:
+    """Let machine code serve ``fn``, which draws random numbers and takes the arguments of ``like``."""
+    code = like.__code__
+    split = _splitting(like, code.co_varnames[: code.co_argcount], rest=False)
+    arguments = PlainArguments(like, fn.__name__, "Tensor")
+    call = _remembering(lambda args, kwargs: fn(*args, **kwargs), fn, split, arguments, Known(draws=True))
+    return cast("Function", functools.wraps(fn)(call))
 
 
 def _put(value: object, name: str, spaces: Iterable[str]) -> None:
@@ -174,6 +185,10 @@ def _as_primitive(name: str, signature: tuple[object, ...]) -> Callable[..., Any
     return lambda *operands: Tensor.__tracecomp_apply__(op, operands, {})
 
 
+_STATE = np.dtype(np.int64)
+"""The element type of a generator's state."""
+
+
 @dataclass(frozen=True)
 class Known:
     """Facts about a function in addition to its code: see ``function``."""
@@ -181,6 +196,7 @@ class Known:
     primitive: str = ""
     views: bool = False
     makes: bool = False
+    draws: bool = False
 
     def quick(self, run: Callable[..., Any], signature: tuple[object, ...], put: Callable[[Any], None]) -> Any:
         """The runner of calls with arguments of these types, which may replace itself by a faster one."""
@@ -192,6 +208,9 @@ class Known:
             return Viewed(run)
         if self.makes and may_be_kept(signature):
             return Made(run)
+        if self.draws:  # machine code takes the state of the generator as one more tensor, which it advances
+            warm = Warm(rng.of_state(run), (_STATE, *signature), lambda faster: put(rng.with_state(faster)))
+            return rng.with_state(warm)
         alone = _as_primitive(self.primitive, signature)
         return Warm(alone or run, signature, put, primitive=alone is not None)
 
@@ -242,7 +261,9 @@ def _is_bound(name: str, value: object) -> bool:
     kind = type(value)
     if kind is device:
         return cast("device", value).type == "cpu"
-    return (kind in _FEW_VALUES and not (value is True and name in _CHANGING)) or value is strided
+    if kind is str:
+        return name == "device" and value == "cpu"
+    return (kind in _FEW_VALUES and not (value is True and name in _CHANGING)) or value is strided or _is_shape(value)
 
 
 def _splitting(fn: Callable[..., object], positional: tuple[str, ...], rest: bool) -> Split:
@@ -390,11 +411,13 @@ def _remembering(
 ) -> Callable[..., Any]:
     """A function that runs ``check``, and skips it for arguments of types that passed before."""
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
-    lists = arguments.lists
+    lists, draws = arguments.lists, known.draws
 
     # Every call of every function passes here, so each check is made only for functions that need it.
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
+            if draws and type(kwargs.get("generator")) is rng.Generator and _are_plain((*args, *kwargs.values())):
+                return _from(kwargs.pop("generator"), call, args, kwargs)
             plain, bound = split(args, kwargs) if kwargs else (args, ())
             if plain is None or not PLAIN or (use.begun and _elsewhere(plain)):
                 return check(args, kwargs)
@@ -422,6 +445,24 @@ def _remembering(
             raise
 
     return call
+
+
+def _are_plain(given: tuple[object, ...]) -> bool:
+    """Whether no argument, and no mode, handles or records the call."""
+    if modes.recorder is not None or use.begun:
+        return False
+    return bool(PLAIN) and all(type(x) in PLAIN or _is_shape(x) for x in given)
+
+
+def _from(
+    generator: rng.Generator, call: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+) -> object:
+    """A call that draws from ``generator``."""
+    before, modes.stream = modes.stream, generator
+    try:
+        return call(*args, **kwargs)
+    finally:
+        modes.stream = before
 
 
 def _remembering_lists(

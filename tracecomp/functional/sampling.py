@@ -12,7 +12,7 @@ from tracecomp.eager import rng
 from tracecomp.eager.device import Device, Layout, MemoryFormat
 from tracecomp.eager.modes import modes
 from tracecomp.eager.rng import Generator, Stream
-from tracecomp.eager.tensor import Tensor, wrap
+from tracecomp.eager.tensor import Tensor, own, wrap
 from tracecomp.functional.creation.creation import finish
 from tracecomp.functional.default_dtype import default_dtype
 from tracecomp.functional.dims import Shape, Sizes, as_index, new_shape
@@ -25,18 +25,17 @@ from tracecomp.functional.publish import function, often
 from tracecomp.functional.shape.shaping import to_shape
 from tracecomp.functional.value_checks import is_fraction, is_not_negative, required
 from tracecomp.ir.arrays import at_line
-from tracecomp.ir.philox import blocks
 from tracecomp.ir.types import DType, broadcast_shapes, float32, float64, int64, type_word
 
 _BITS = {"float16": 11, "bfloat16": 8, "float32": 24}
 
 
 Draw: TypeAlias = Callable[..., Tensor]
-"""A function that computes numbers from a source of bits, a shape, and further arguments."""
+"""A function that computes numbers from a stream of bits, a shape, and further arguments."""
 
 
-def _served(draw: Draw) -> Draw:
-    """``draw`` at a state, as a function of that alone, which machine code can compute."""
+def _drawn_at(draw: Draw) -> Draw:
+    """``draw`` as a function of a state, which it advances, so that machine code can serve it."""
 
     @often
     def at(state: Tensor, shape: Shape, *more: Any) -> Tensor:
@@ -45,22 +44,22 @@ def _served(draw: Draw) -> Draw:
     return at
 
 
-def _drawn_from(generator: Generator | None, draw: Draw, at: Draw, draws: int, shape: Shape, *more: Any) -> Tensor:
-    """The numbers of ``draw``, which draws bits the given number of times."""
-    source = generator or rng.default_generator
+def _drawn_from(generator: Generator | None, draw: Draw, shape: Shape, *more: Any) -> Tensor:
+    """The numbers of ``draw`` from ``generator``, or the default one."""
+    stream = rng.source(generator)
     if modes.recorder is not None or modes.place is not None:
-        return draw(source, shape, *more)
-    found = at(source.state, shape, *more)
-    source.advance(draws * blocks(math.prod(shape)))
-    return found
+        return draw(stream, shape, *more)
+    if isinstance(stream, Generator):
+        rng.refuse_trial_run()
+    return _AT[draw](stream.state, shape, *more)
 
 
 def uniform(shape: Shape, dtype: DType, generator: Generator | None = None) -> Tensor:
     """Numbers of [0, 1), with as many bits as the dtype's significand."""
-    return _drawn_from(generator, _uniform_from, _uniform_at, 2 if dtype is float64 else 1, shape, dtype)
+    return _drawn_from(generator, _uniform_from, shape, dtype)
 
 
-def _uniform_from(source: Generator | Stream, shape: Shape, dtype: DType) -> Tensor:
+def _uniform_from(source: Stream, shape: Shape, dtype: DType) -> Tensor:
     if dtype is float64:
         high, low = (_low_bits(source, shape, n) for n in (26, 27))
         exact = prim.add(prim.mul(prim.cast(high, dtype=float64), 2.0**27), prim.cast(low, dtype=float64))
@@ -72,24 +71,24 @@ def _uniform_from(source: Generator | Stream, shape: Shape, dtype: DType) -> Ten
 def kept(shape: Shape, p: float, drawn: DType, dtype: DType) -> Tensor:
     """Factors of ``dtype`` for dropout: 0 with probability ``p``, which numbers of type ``drawn`` decide, else
     ``1 / (1 - p)``."""
-    return _drawn_from(None, _kept_from, _kept_at, 2 if drawn is float64 else 1, shape, p, drawn, dtype)
+    return _drawn_from(None, _kept_from, shape, p, drawn, dtype)
 
 
-def _kept_from(source: Generator | Stream, shape: Shape, p: float, drawn: DType, dtype: DType) -> Tensor:
+def _kept_from(source: Stream, shape: Shape, p: float, drawn: DType, dtype: DType) -> Tensor:
     mask = cast(prim.ge(_uniform_from(source, shape, drawn), p), dtype)
     return mul(mask, 1.0 / (1.0 - p) if p < 1 else 0.0)
 
 
-def _low_bits(source: Generator | Stream, shape: Shape, count: int) -> Tensor:
+def _low_bits(source: Stream, shape: Shape, count: int) -> Tensor:
     return prim.bitwise_and(source.bits(shape), (1 << count) - 1)
 
 
 def gaussian(shape: Shape, dtype: DType, generator: Generator | None = None) -> Tensor:
     """Standard normal numbers: the inverse of the distribution function at uniform points."""
-    return _drawn_from(generator, _gaussian_from, _gaussian_at, 2 if dtype is float64 else 1, shape, dtype)
+    return _drawn_from(generator, _gaussian_from, shape, dtype)
 
 
-def _gaussian_from(source: Generator | Stream, shape: Shape, dtype: DType) -> Tensor:
+def _gaussian_from(source: Stream, shape: Shape, dtype: DType) -> Tensor:
     wide = float64 if dtype is float64 else float32
     bits = 52 if wide is float64 else 23
     if wide is float64:
@@ -105,11 +104,10 @@ def integers(shape: Shape, low: int, high: int, generator: Generator | None = No
     """Integers of [low, high) in int64."""
     if low >= high:
         raise RuntimeError(f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}")
-    draws = 2 if high - low > 1 << 32 else 1
-    return _drawn_from(generator, _integers_from, _integers_at, draws, shape, low, high)
+    return _drawn_from(generator, _integers_from, shape, low, high)
 
 
-def _integers_from(source: Generator | Stream, shape: Shape, low: int, high: int) -> Tensor:
+def _integers_from(source: Stream, shape: Shape, low: int, high: int) -> Tensor:
     draw = prim.bitwise_and(prim.cast(source.bits(shape), dtype=int64), 0xFFFFFFFF)
     if high - low > 1 << 32:
         upper = prim.bitwise_and(prim.cast(source.bits(shape), dtype=int64), 0x7FFFFFFF)
@@ -117,13 +115,13 @@ def _integers_from(source: Generator | Stream, shape: Shape, low: int, high: int
     return prim.add(prim.remainder(draw, high - low), low)
 
 
-def _order_from(source: Generator | Stream, shape: Shape, dtype: DType) -> Tensor:
+def _order_from(source: Stream, shape: Shape, dtype: DType) -> Tensor:
     keys = prim.shift_left(prim.cast(source.bits(shape), dtype=int64), 32)
     keys = prim.bitwise_xor(keys, prim.cast(source.bits(shape), dtype=int64))
     return cast(prim.sort(keys, axis=0, descending=False)[1], dtype)
 
 
-def _below_from(source: Generator | Stream, shape: Shape, p: float | Tensor, dtype: DType) -> Tensor:
+def _below_from(source: Stream, shape: Shape, p: float | Tensor, dtype: DType) -> Tensor:
     kind = _kind_below(p)
     bound = cast(p, kind) if isinstance(p, Tensor) else p
     return cast(prim.lt(_uniform_from(source, shape, kind), bound), dtype)
@@ -134,7 +132,7 @@ def _kind_below(p: float | Tensor) -> DType:
     return p.dtype if isinstance(p, Tensor) and p.dtype is float64 else float32
 
 
-def _with_replacement_from(source: Generator | Stream, shape: Shape, weights: Tensor) -> Tensor:
+def _with_replacement_from(source: Stream, shape: Shape, weights: Tensor) -> Tensor:
     """Indices, by rows, of the elements in whose range of the row's cumulative sum the numbers are."""
     p = cast(weights, float64)
     (rows, samples), count = shape, p.shape[1]
@@ -146,7 +144,7 @@ def _with_replacement_from(source: Generator | Stream, shape: Shape, weights: Te
     return prim.minimum(place, count - 1)
 
 
-def _without_from(source: Generator | Stream, shape: Shape, weights: Tensor) -> Tensor:
+def _without_from(source: Stream, shape: Shape, weights: Tensor) -> Tensor:
     """Indices, by rows, with the largest of p / exponential noise first."""
     p = cast(weights, float64)
     noise = prim.neg(prim.log1p(prim.neg(_uniform_from(source, shape, float64))))
@@ -154,9 +152,13 @@ def _without_from(source: Generator | Stream, shape: Shape, weights: Tensor) -> 
     return order
 
 
-_uniform_at, _gaussian_at, _integers_at = _served(_uniform_from), _served(_gaussian_from), _served(_integers_from)
-_order_at, _below_at, _kept_at = _served(_order_from), _served(_below_from), _served(_kept_from)
-_with_at, _without_at = _served(_with_replacement_from), _served(_without_from)
+_AT = {
+    draw: _drawn_at(draw)
+    for draw in (
+        _uniform_from, _gaussian_from, _integers_from, _order_from, _below_from, _kept_from, _with_replacement_from,
+        _without_from,
+    )
+}  # fmt: skip
 
 
 def need_float(dtype: DType, kernel: str) -> DType:
@@ -200,7 +202,7 @@ def _publish_sampler(name: str) -> None:
     for fn, public in ((sized, name), (like, f"{name}_like")):
         fn.__name__ = public
         fn.__doc__ = f"{'Uniform numbers of [0, 1)' if name == 'rand' else 'Standard normal numbers'}."
-        function(to="torch", takes=ALL)(fn)
+        function(to="torch", takes=ALL, draws=True)(fn)
 
 
 _publish_sampler("rand")
@@ -243,7 +245,7 @@ def randint(
     low: int, high: int, size: Sequence[int], *, dtype: DType | None = None, generator: Generator | None = None,
     layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor: ...  # fmt: skip
-@function(to="torch")
+@function(to="torch", draws=True)
 def randint(
     *args: Any, dtype: DType | None = None, generator: Generator | None = None, device: Device = None, **kwargs: Any
 ) -> Tensor:  # fmt: skip
@@ -267,7 +269,7 @@ def randint_like(
     layout: Layout = None, device: Device = None, requires_grad: bool = False, pin_memory: bool = False,
     memory_format: MemoryFormat = None,
 ) -> Tensor: ...  # fmt: skip
-@function(to="torch")
+@function(to="torch", draws=True)
 def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs: Any) -> Tensor:
     """Uniform integers of [low, high) in the shape and dtype of ``input``."""
     low, high, _ = _bounds(args, kwargs, "randint_like")
@@ -277,7 +279,7 @@ def randint_like(input: Tensor, *args: Any, dtype: DType | None = None, **kwargs
     return finish(drawn, kwargs.get("requires_grad", False), kwargs.get("device"))
 
 
-@function(to="torch")
+@function(to="torch", draws=True)
 def randperm(
     n: int, *, generator: Generator | None = None, dtype: DType = int64, layout: Layout = None, device: Device = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -287,10 +289,10 @@ def randperm(
         raise RuntimeError(f"n must be non-negative, got {n}")
     if dtype.kind == "int" and n > np.iinfo(dtype.numpy).max:
         raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow")
-    return finish(_drawn_from(generator, _order_from, _order_at, 2, (n,), dtype), requires_grad, device)
+    return finish(_drawn_from(generator, _order_from, (n,), dtype), requires_grad, device)
 
 
-@function(to="torch", composite=True)
+@function(to="torch", composite=True, draws=True)
 def normal(
     mean: float | Tensor = 0.0, std: float | Tensor = 1.0, size: Sequence[int] | None = None, *,
     generator: Generator | None = None, dtype: DType | None = None, layout: Layout = None, device: Device = None,
@@ -322,11 +324,10 @@ def below(shape: Shape, p: float | Tensor, dtype: DType, generator: Generator | 
         given = float(p)
         if not 0 <= given <= 1:  # also if it is nan
             raise RuntimeError(message)
-    draws = 2 if _kind_below(given) is float64 else 1
-    return _drawn_from(generator, _below_from, _below_at, draws, shape, given, dtype)
+    return _drawn_from(generator, _below_from, shape, given, dtype)
 
 
-@function(composite=True)
+@function(composite=True, draws=True)
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
     """Draw 1 with the probabilities of ``input`` (or with ``p``), else 0."""
     if p is None:
@@ -365,7 +366,7 @@ def binomial(count: Tensor, prob: Tensor, generator: Generator | None = None) ->
     return wrap(np.where(np.isnan(n) | np.isnan(p), math.nan, drawn).astype(count._data.dtype))
 
 
-@function(composite=True)
+@function(composite=True, draws=True)
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None
 ) -> Tensor:
@@ -388,8 +389,8 @@ def multinomial(
     )  # fmt: skip
     rows = to_shape(given, (1, count)) if input.ndim == 1 else given
     if replacement:
-        drawn = _drawn_from(generator, _with_replacement_from, _with_at, 2, (rows.shape[0], num_samples), rows)
+        drawn = _drawn_from(generator, _with_replacement_from, (rows.shape[0], num_samples), rows)
     else:
-        order = _drawn_from(generator, _without_from, _without_at, 2, tuple(rows.shape), rows)
-        drawn = prim.slice(order, starts=(0, 0), stops=(rows.shape[0], num_samples), steps=(1, 1))
+        order = _drawn_from(generator, _without_from, tuple(rows.shape), rows)
+        drawn = own(prim.slice(order, starts=(0, 0), stops=(rows.shape[0], num_samples), steps=(1, 1)))
     return to_shape(drawn, (num_samples,)) if input.ndim == 1 else drawn

@@ -14,7 +14,7 @@ from tracecomp.eager.tensor import Tensor, assign_
 from tracecomp.functional.plain_arguments import need_tensor
 from tracecomp.functional.primitives import prim
 from tracecomp.functional.promotion import cast
-from tracecomp.functional.publish import publish
+from tracecomp.functional.publish import often_drawn, publish
 from tracecomp.functional.sampling import below, gaussian, integers, need_float, of_dtype, uniform
 from tracecomp.ir.types import float64
 
@@ -39,7 +39,7 @@ def _publish_inplace(name: str, draw: Any, doc: str, floats: bool = True) -> Non
     run.__name__, run.__doc__ = f"{name}_", doc
     fresh.__name__, fresh.__doc__ = name, doc
     run.__qualname__, fresh.__qualname__ = run.__name__, name
-    publish(run, f"Tensor.{name}_")
+    publish(often_drawn(run, draw), f"Tensor.{name}_")
     if name not in ("normal", "bernoulli", "random"):
         publish(fresh, f"Tensor.{name}")
 

@@ -99,9 +99,9 @@ class Warm:
             self.seconds = time.perf_counter() - begin
 
     def _pause(self) -> int:
-        """Calls until the next inspection, in an order that no loop keeps pace with."""
-        self._turn = (5 * self._turn + 3) % EVERY  # each number once, then again
-        return EVERY // 2 + self._turn
+        """Calls until the next inspection: they vary, so that a loop does not keep pace with them."""
+        self._turn = (75 * self._turn + 74) % 65537  # a sequence that meets every number but one
+        return EVERY // 2 + self._turn % EVERY
 
     def _outermost(self, args: tuple[Any, ...]) -> Any:
         if self.is_open or self._new >= _MOST_NEW:

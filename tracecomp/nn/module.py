@@ -179,7 +179,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
             self._forget(name, "_buffers")
             self.register_buffer(name, value, value.persistent)
             return
-        # ``train()`` in every step sets what is set.
+        # ``train()`` in every step usually sets the same value.
         tells = own.get(name, own) is not value and module_changes.compared(type(self), name)
         super().__setattr__(name, value)
         if tells:
@@ -289,7 +289,7 @@ class Module(ModuleTree, ModuleHooks, ModuleState):
                 continue
             with no_grad():
                 found, grad = fn(param), None if param.grad is None else fn(param.grad)
-            # ``to`` often returns what it is given: then nothing changes, and compiled calls keep what they prepared.
+            # ``to`` often returns its operand. Compiled calls then keep the values that they prepared.
             if found is not param and found.device == param.device:
                 param.data = found
             elif found is not param:  # a parameter without memory gets none, and the reverse

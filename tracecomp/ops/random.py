@@ -42,7 +42,7 @@ def philox(counter: Any, key: int) -> list[Any]:
     return [a, b, c, d]
 
 
-_FEW = 3
+_FEW = 12
 """Most blocks for which Python's integers take less time than numpy's arrays."""
 
 

@@ -117,7 +117,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return rounded(T.where(x > 0, x, x * wide(weight)), input)
 
 
-@function(to="nn.functional torch", takes=FLOATS)
+@function(to="nn.functional torch", takes=FLOATS, draws=True)
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False
 ) -> Tensor:
@@ -285,7 +285,7 @@ def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: 
     return softmax(-input, dim, dtype=dtype)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", draws=True)
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A sample of the Gumbel-softmax distribution (Jang et al. 2017); one-hot with a soft gradient if ``hard``."""
     noise = -T.empty_like(logits).exponential_().log()

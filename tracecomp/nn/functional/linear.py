@@ -284,7 +284,7 @@ def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     return every.flatten().index_select(0, first * n + second)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional torch", draws=True)
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """In training, zero each element with probability ``p`` and scale the rest by ``1 / (1 - p)``."""
     return _drop(input, input.shape, p, training, inplace)
@@ -310,13 +310,13 @@ def _drop_channels(name: str, input: Tensor, ndims: tuple[int, ...], p: float, t
     return _drop(input, (*kept, *[1] * (input.ndim - len(kept))), p, training, inplace)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", draws=True)
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """``dropout`` of whole channels of (N, C, L) or (C, L)."""
     return _drop_channels("dropout1d", input, (2, 3), p, training, inplace)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", draws=True)
 def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """``dropout`` of whole channels of (N, C, H, W); (N, C, L) counts as batched."""
     if input.ndim == 3:
@@ -324,19 +324,19 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     return _drop(input, (*input.shape[:2], *[1] * (input.ndim - 2)), p, training, inplace)
 
 
-@function(to="nn.functional")
+@function(to="nn.functional", draws=True)
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
     """``dropout`` of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
     return _drop_channels("dropout3d", input, (4, 5), p, training, inplace)
 
 
-@function(to="nn.functional torch")
+@function(to="nn.functional torch", draws=True)
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """Dropout that keeps mean and variance of SELU activations (Klambauer et al. 2017)."""
     return _alpha_drop(input, input.shape, p, training, inplace)
 
 
-@function(to="nn.functional torch", takes=ALL)
+@function(to="nn.functional torch", takes=ALL, draws=True)
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
     """``alpha_dropout`` of whole channels."""
     return _alpha_drop(input, (*input.shape[:2], *[1] * (input.ndim - 2)), p, training, inplace)
