@@ -64,6 +64,8 @@ class Tuning:
     """The same where a block reads all of a panel or all memory: each further block reads it again."""
     least_blocks: int = 4
     """Blocks below which a panel is packed for all of them rather than by each, so that threads have work to share."""
+    hidden_sums: int = 8
+    """Sums that run at once for a multiply-add to start in every cycle: a latency of 4 cycles in two pipes."""
     least_width: int = 8
     """Lanes that a narrow column counts for at least, when blocks are cut to equal work."""
     totals_bytes: int = 1 << 18
