@@ -48,11 +48,11 @@ def tile_schedule(nest: BilinearNest, chooser: Chooser) -> TileSchedule:
 def _for_threads(nest: BilinearNest, tiles: TileSchedule, machine: Machine) -> TileSchedule:
     """Return the tiles, narrower if threads would have too few of them to share.
 
-    The rows of a narrow tile must still hide the latency of an addition, so that one thread loses little: nothing to 9 %
-    were measured, where two threads gain a factor of two.
+    The rows of a narrow tile must still hide the latency of additions, so that one thread loses little: 0 to 9 % were
+    measured, where two threads gain a factor of two.
     """
     lanes, tuning = machine.lanes(nest.acc.dtype.itemsize), machine.tuning
-    # Unrolled terms, k-blocks and transposed blocks have tiles of their own shape.
+    # Unrolled terms, k-blocks and transposed blocks fix the width of their tiles.
     fixed = bool(tiles.window or tiles.k_blocks or tiles.transposed or tiles.tail)
     rows = tiles.height * (tiles.unrolled.extent if tiles.unrolled else 1)
     if fixed or rows < tuning.hidden_sums or parallel_kind_of_products(nest.work, machine) == "serial":
