@@ -296,6 +296,30 @@ def test_few_rows_of_one_panel_are_shared() -> None:
     assert all(same_bits(other, found[0]) for other in found[1:])
 
 
+def test_columns_are_narrower_if_threads_would_share_few() -> None:
+    """The rows of a tile remain enough sums to hide the latency of additions."""
+    x_shape, g_shape = (4, 3, 18, 18), (4, 32, 16, 16)
+    graph, arrays = graph_of("conv_weight", [x_shape, g_shape], (3, 3), {}), normal([x_shape, g_shape])
+    found = []
+    for least, blocks in ((1, 3), (4, 6)):
+        built, executable = compile_graph(graph, machine=WIDE.tuned(least_blocks=least))
+        shared = re.findall(r"parallel \w+ < (\d+):\n[^=]*accumulate", print_program(built.program))
+        assert shared == [str(blocks)]
+        found += [run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 2, 3)]
+    assert all(same_bits(other, found[0]) for other in found[1:])
+
+
+@pytest.mark.parametrize(("rows", "columns", "shared"), [(1, 512, True), (2, 256, False), (4, 256, True)])
+def test_a_product_of_one_row_counts_the_vectors_that_it_loads(rows: int, columns: int, shared: bool) -> None:
+    """One row and two rows of half the length have as many multiply-adds; the one row loads twice as many vectors."""
+    shapes: list[Ints] = [(rows, 128), (128, columns)]
+    graph, arrays = contraction("mk,kn->mn", shapes, float32), normal(shapes)
+    built, executable = compile_graph(graph, machine=MACHINES["Zen 4"])
+    assert ("opportunistic" in print_program(built.program)) == shared
+    first, second = (run_built(built, executable, graph, arrays, threads)[0] for threads in (1, 3))
+    assert same_bits(first, second)
+
+
 @pytest.mark.parametrize("rows", [1, 3])
 def test_rows_of_weights_of_many_heads_are_transposed_in_registers(rows: int) -> None:
     """An operand for each head keeps heads apart; each weight is still loaded in whole lines, and has its bits."""

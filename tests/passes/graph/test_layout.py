@@ -105,6 +105,18 @@ def test_data_that_lie_channels_last_are_not_turned() -> None:
     assert choice.chosen == "channels last" and choice.reason.endswith("costs about 0")
 
 
+@pytest.mark.parametrize("groups", [64, 1])
+def test_gradients_of_depthwise_weights_run_over_channels(groups: int) -> None:
+    """With channels first each channel is a chain of additions; that costs more than transposing the images."""
+    graph = Graph()
+    x, g = (graph.add_input(TensorType(float32, (4, 64, n, n)), name) for name, n in (("x", 26), ("g", 24)))
+    attrs = {**ONE, "padding": ((0, 0), (0, 0)), "kernel": (3, 3), "groups": groups}
+    graph.add_output(graph.apply("conv_weight", x, g, **attrs))
+    log = Log()
+    layout.plan(graph, log)
+    assert [c.chosen for c in log.choices] == ["channels last"]
+
+
 def test_an_axis_of_one_place_stands_behind_the_axis_before_it() -> None:
     last = axis_orders.channels_last(4)
     assert axis_orders.reshaped((2, 8, 5, 6), (2, 8, 5, 6, 1), last) == (0, 2, 3, 4, 1)

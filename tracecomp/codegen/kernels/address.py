@@ -239,7 +239,7 @@ def store_text(
     if mask is None and not address.width:
         return f"  store {value}, {address}, align {align}"
     full = mask or e.all_true(value.width)
-    if not address.width and value.elem in ("i8", "i16", "i32"):
+    if not address.width and value.elem in ("i8", "i16", "i32") and _may_have_one_lane(full):
         # If the mask is known to have one lane, LLVM (at least up to 22) writes a narrowed element at its original
         # width. The neighbours would be overwritten. Hide that fact: no address is null, but LLVM cannot prove it.
         full = e.binary("and", full, e.compare("icmp ne", address, Value("null", "ptr")))
@@ -247,6 +247,19 @@ def store_text(
     name = f"@llvm.masked.scatter.{suffix}.v{value.width}p0" if address.width else f"@llvm.masked.store.{suffix}.p0"
     e.declare(name, f"declare void {name}({value.type}, {address.type}, {full.type})")
     return f"  call void {name}({value}, {address.type} align {align} {address.text}, {full})"
+
+
+def _may_have_one_lane(mask: Value) -> bool:
+    """Whether some register's part of ``mask`` may have exactly one lane, as far as LLVM can know.
+
+    A hidden mask is slow: LLVM spills it, and cannot tell which bytes the store leaves unchanged.
+    """
+    if mask.const is not None or not mask.text.startswith("<"):
+        return mask.const is None
+    lanes = [lane.endswith("true") for lane in mask.text[1:-1].split(", ")]
+    # Long vectors are split into registers of some power of two of lanes.
+    sizes = (1 << n for n in range(1, mask.width.bit_length()))
+    return any(sum(lanes[at : at + size]) == 1 for size in sizes for at in range(0, mask.width, size))
 
 
 def tail_mask(e: Emitter, width: int, active: int) -> Value | None:

@@ -75,6 +75,9 @@ BORDER_BYTES_PER_CYCLE = 3.2
 STRIDED_EFFICIENCY = 0.6
 """Share of the multipliers that gradients of weights keep busy with channels first: vectors are strided loads."""
 
+FMA_LATENCY = 4.0
+"""Cycles from one multiply-add to the next one of the same sum."""
+
 CHANNELS_FIRST_EFFICIENCY = 0.95
 """Share of the multipliers that a convolution with channels first keeps busy: one more broadcast for each weight."""
 

@@ -23,6 +23,8 @@ class Tuning:
     """Multiply-adds, for contractions: 80 us, as a second core has to load the operands into its caches."""
     opportunistic: int = 16
     """Divisor of the work above for which workers that are awake may join: helping then costs 1 us."""
+    opportunistic_products: int = 32
+    """The same for contractions: 2.5 us of work, of which a second thread saves a third in steps of an LSTM."""
 
     # ---- elementwise nests and reductions
 
@@ -64,6 +66,8 @@ class Tuning:
     """The same where a block reads all of a panel or all memory: each further block reads it again."""
     least_blocks: int = 4
     """Blocks below which a panel is packed for all of them rather than by each, so that threads have work to share."""
+    hidden_sums: int = 8
+    """Sums that run at once for a multiply-add to start in every cycle: a latency of 4 cycles in two pipes."""
     least_width: int = 8
     """Lanes that a narrow column counts for at least, when blocks are cut to equal work."""
     totals_bytes: int = 1 << 18

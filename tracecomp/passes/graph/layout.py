@@ -17,6 +17,7 @@ from tracecomp.ir.graph import Graph, Node, Origin, Value
 from tracecomp.passes.cost.reference import (
     BORDER_BYTES_PER_CYCLE,
     CHANNELS_FIRST_EFFICIENCY,
+    FMA_LATENCY,
     PACKING_VECTORS,
     STRIDED_EFFICIENCY,
     VECTOR_BYTES,
@@ -109,6 +110,9 @@ def _cycles(node: Node, last: bool) -> float:
         # Windows with a stride are strided loads, packed once for all filters of a group.
         if node.attrs["stride"][-1] != 1:
             efficiency /= 1 + PACKING_VECTORS * groups / out.shape[1]
+    elif channels == 1 and out.shape[1] == groups:
+        # Depthwise: the few weights of a channel share their terms, and each term waits for the previous one.
+        return out.type.numel * FMA_LATENCY
     else:
         efficiency = STRIDED_EFFICIENCY
     # Two multiply-adds a cycle.

@@ -41,6 +41,9 @@ ACCUMULATOR = "c"
 MULTIPLY_ADDS = 1.5
 """Time of one multiply-add in units of ``passes/cost/scalar_cost.py``, inverted: multiply-adds per unit."""
 
+LOADED = 2.0
+"""Time, in vectors of multiply-adds, of loading a vector from the second cache: 32 bytes per cycle."""
+
 
 @dataclass
 class Operand:
@@ -147,7 +150,10 @@ class BilinearNest:
         """Running time in multiply-adds, including the epilogue."""
         # An epilogue at least moves its result. Its cost is in vector additions, so it is converted to multiply-adds.
         after = max(stmts_cost(self.epilogue), MOVING_COST) * MULTIPLY_ADDS
-        return product_of(self.out) * (product_of(self.reduce) + after)
+        # A product of few rows waits for the vectors that it loads, as each serves a row or two.
+        reuse = min(product_of(v for v in self.out if not o.depends(v)) for o in (self.lhs, self.rhs))
+        terms = product_of(self.reduce) * max(1.0, LOADED / max(reuse, 1))
+        return product_of(self.out) * (terms + after)
 
     def one_sided(self, var: Var) -> bool:
         """Whether only one operand varies along ``var``."""
