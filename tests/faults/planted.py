@@ -330,7 +330,7 @@ def _guards() -> list[Fault]:
               old="None if self._alike(leaves) else", new="None if True else", stages=("guards", "recorded")),
         guard("guards.memory:MemoryGuard.check", "aliases", "doubled in place", "raised in place", "product of both", "gathered in total",
               old="return self._shared(given) if self.writes else None", new="return None"),
-        Fault("guards", "modes", Edit("eager.modes:ModuleChanges.note", "self.epoch += 1", "pass"), ("guards",), ("model in a mode",)),
+        Fault("guards", "modes", Edit("eager.modes:ModuleChanges.changed", "watch.note(module)", "pass"), ("guards",), ("model in a mode",)),
         Fault("guards", "flagged", Edit("record.guards.reads:Read.row", "not self.step.row(rows, owner, now)", "False"), ("native call", "guards"), ("simple flag", "doubled", "tripled")),
     ]  # fmt: skip
 
