@@ -346,7 +346,7 @@ class ModuleChanges:
     def add(self, module: object, watch: Watch) -> None:
         """Watch the attributes of a module, too."""
         self._of.setdefault(id(module), WeakSet()).add(watch)
-        weakref.finalize(watch, self._forget, id(module))
+        weakref.finalize(watch, self._forget, id(module)).atexit = False
 
     def _forget(self, module: int) -> None:
         if not [*self._of.get(module, ())]:
