@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -123,12 +124,37 @@ def test_a_watch_tells_of_its_modules_and_of_other_things() -> None:
 
 def test_watches_end_with_their_recordings() -> None:
     module = nn.Linear(1, 1)
-    before = len(module_changes._of)
+    before = len(module_changes._watches)
     watch = module_changes.watch()
     module_changes.add(module, watch)
-    assert len(module_changes._of) == before + 1
+    assert len(module_changes._watches) == before + 1 and len(module_changes._of[id(module)]) == 1
     del watch
-    assert len(module_changes._of) == before
+    assert len(module_changes._watches) == before and not module_changes._of[id(module)]
+
+
+def test_threads_may_record_while_others_change_modules() -> None:
+    """A set of weak references once changed while it was read."""
+    module, failed = nn.LayerNorm(1), []
+
+    def record() -> None:
+        for _ in range(2000):
+            watch = module_changes.watch()
+            module_changes.add(module, watch)
+
+    def change() -> None:
+        try:
+            for n in range(2000):
+                module.eps = float(n)
+                module_changes.changed()
+        except RuntimeError as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=work) for work in (record, change, record, change)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failed
 
 
 def test_moving_a_model_to_where_it_is_changes_nothing(made: tuple[Any, Any, Any]) -> None:

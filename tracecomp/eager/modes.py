@@ -7,8 +7,7 @@ import inspect
 import threading
 import weakref
 from collections.abc import Callable, Generator, Mapping, Set
-from typing import Any, Self, TypeVar, cast, overload
-from weakref import WeakSet
+from typing import Any, Self, TypeAlias, TypeVar, cast, overload
 
 from tracecomp.base.interrupts import Leave, before_of
 from tracecomp.runtime.threadstate import know_thread
@@ -324,6 +323,15 @@ class Watch:
         self.moved = True
 
 
+_Watches: TypeAlias = dict[int, weakref.ref[Watch]]
+
+
+def _register(watches: _Watches, watch: Watch) -> None:
+    """Add a watch, as long as it exists. The table itself stays: another thread may be adding to it."""
+    key = id(watch)
+    watches[key] = weakref.ref(watch, lambda _: watches.pop(key, None))
+
+
 class ModuleChanges:
     """Notifies recordings of assignments of plain attributes to the modules that ran in them, and of changes of hooks.
 
@@ -334,28 +342,26 @@ class ModuleChanges:
     def __init__(self) -> None:
         self.compared: Callable[[type, str], bool] = lambda kind, name: True
         self.global_hooks: list[Mapping[int, Any]] = []
-        self._watches: WeakSet[Watch] = WeakSet()
-        self._of: dict[int, WeakSet[Watch]] = {}
+        self._watches: _Watches = {}
+        self._of: dict[int, _Watches] = {}
 
     def watch(self) -> Watch:
         """A new watch of everything but attributes of modules."""
         watch = Watch()
-        self._watches.add(watch)
+        _register(self._watches, watch)
         return watch
 
     def add(self, module: object, watch: Watch) -> None:
         """Watch the attributes of a module, too."""
-        self._of.setdefault(id(module), WeakSet()).add(watch)
-        weakref.finalize(watch, self._forget, id(module)).atexit = False
-
-    def _forget(self, module: int) -> None:
-        if not [*self._of.get(module, ())]:
-            self._of.pop(module, None)
+        _register(self._of.setdefault(id(module), {}), watch)
 
     def changed(self, module: int = 0) -> None:
         """Note a change of the module of this identity, or of something else."""
-        for watch in tuple(self._of.get(module, ()) if module > 0 else self._watches):
-            watch.note(module)
+        watches = self._of.get(module) if module > 0 else self._watches
+        for reference in () if not watches else watches.copy().values():  # other threads and collections change it
+            watch = reference()
+            if watch is not None:
+                watch.note(module)
 
     def note(self, module: int = 0) -> None:
         """Note a change, unless a recorded program makes it."""
