@@ -40,9 +40,10 @@ class Warm:
     other arguments. ``tracked`` serves calls whose results have a history, ``turned`` those with operands that are not
     row-major, if they can. ``put`` replaces this object as the callee. ``primitive``: the function is a single
     operator. ``signed``: other arguments of some calls contain zeros, so equality is not identity. ``is_open``: it is
-    not compiled as a whole, so calls inside it are counted. ``seconds``: the time of the last inspected call. Calls with
-    numbers that a recording follows are never served: to look one up is to read the number, which would hold the
-    recording to its value.
+    not compiled as a whole, so calls inside it are counted. ``seconds``: the time of the last inspected call.
+
+    Calls with numbers that a recording follows are never served: to look one up is to read the number, which would hold
+    the recording to its value.
     """
 
     __slots__ = (
