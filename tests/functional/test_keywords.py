@@ -54,7 +54,7 @@ def test_later_calls_are_as_the_first(name: str) -> None:
 
 def test_checks_are_skipped_after_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish, "_MANY_KINDS", 1 << 20)  # earlier tests may have used the functions in many ways
-    with Passing():  # arguments of every type are asked again
+    with Passing():
         CALLS["pad"]()
     calls = {name: call for name, call in CALLS.items() if name not in ("to copy", "full with a history")}
     for call in calls.values():
