@@ -287,7 +287,7 @@ def _splitting(fn: Callable[..., object], positional: tuple[str, ...], rest: boo
         needed = left[: 1 + max(map(left.index, placed), default=-1)]
         if {*kept} & {*positional[:count], *needed}:
             return None
-        if any(name not in names and type(defaults.get(name, ())) not in PLAIN for name in needed):
+        if not {*needed} <= {*names} | {*defaults}:
             return None
         by_position = [(name in names, names[name] if name in names else defaults[name]) for name in needed]
         return by_position, [(name, names[name]) for name in kept]
