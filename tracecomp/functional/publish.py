@@ -282,6 +282,8 @@ def _splitting(fn: Callable[..., object], positional: tuple[str, ...], rest: boo
         kept = [name for name in names if name in ("device", "dtype") or name not in positional]
         placed = [name for name in names if name not in kept]
         left = positional[count:]
+        if len(names) < len(given):  # ``dim`` and ``axis``
+            return None
         if "out" in kept or not (any_name or set(kept) <= set(known)) or not {*placed} <= {*left} or (rest and placed):
             return None
         needed = left[: 1 + max(map(left.index, placed), default=-1)]
@@ -409,7 +411,12 @@ def _remembering(
     arguments: PlainArguments,
     known: Known,
 ) -> Callable[..., Any]:
-    """A function that runs ``check``, and skips it for arguments of types that passed before."""
+    """A function that runs ``check``, and skips it for arguments of types that passed before.
+
+    Calls are told apart by the types of their arguments and by sizes and bound keywords. Each kind has a runner, which
+    may become machine code. All other calls are checked: those in a mode, with a tensor without memory, or with a
+    keyword of many values.
+    """
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
     lists, draws = arguments.lists, known.draws
 
