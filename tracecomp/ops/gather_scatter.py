@@ -118,6 +118,7 @@ def _gather_impl(x: Array, at: Array, *, axis: int) -> Any:
     if x.ndim == 0:
         _check_range("gather", np.asarray(at), 1, axis)
         return np.array(x)
+    at = np.array(at)  # another thread may change the index after the check
     _check_range("gather", at, x.shape[axis], axis)
     return np.take_along_axis(x[_corner(at.shape, axis)], at, axis)
 
@@ -192,6 +193,7 @@ def _scatter_impl(base: Array, at: Array, src: Array, *, axis: int, mode: str) -
     if base.ndim == 0:
         _check_range("scatter", np.asarray(at), 1, axis)
         return _write(np.array(base), (), src, mode)
+    at = np.array(at)  # as in ``_gather_impl``
     _check_range("scatter", at, base.shape[axis], axis)
     grid = list(np.ogrid[tuple(map(slice, at.shape))])
     grid[axis] = at
@@ -209,7 +211,7 @@ def _put_infer(base: TensorType, at: TensorType, src: TensorType, *, axis: int, 
 
 
 def _put_impl(base: Array, at: Array, src: Array, *, axis: int, mode: str) -> Any:
-    at = np.asarray(at)
+    at = np.array(at)  # as in ``_gather_impl``
     _check_range("put", at, base.shape[axis], axis)
     result = np.array(base)
     moved = np.moveaxis(result, axis, 0)
