@@ -413,9 +413,8 @@ def _remembering(
 ) -> Callable[..., Any]:
     """A function that runs ``check``, and skips it for arguments of types that passed before.
 
-    Calls are told apart by the types of their arguments and by sizes and bound keywords. Each kind has a runner, which
-    may become machine code. All other calls are checked: those in a mode, with a tensor without memory, or with a
-    keyword of many values.
+    Types of arguments, sizes and bound keywords tell calls apart. Each kind has a runner, which may become machine
+    code. ``check`` runs for all others: calls in a mode, with a tensor without memory, or with a keyword of many values.
     """
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
     lists, draws = arguments.lists, known.draws
