@@ -414,7 +414,7 @@ def _remembering(
     """A function that runs ``check``, and skips it for arguments of types that passed before.
 
     Types of arguments, sizes and bound keywords tell calls apart. Each kind has a runner, which may become machine
-    code. ``check`` runs for all others: calls in a mode, with a tensor without memory, or with a keyword of many values.
+    code. ``check`` runs for all others: calls in a mode, with a tensor without memory or a keyword of many values.
     """
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
     lists, draws = arguments.lists, known.draws
