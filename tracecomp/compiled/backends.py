@@ -313,8 +313,9 @@ def native_graphs(
 
 def _has_storage_types(graph: Graph) -> bool:
     """Whether a value of the graph has a type without arithmetic."""
-    values = [*(i.value for i in graph.inputs), *(v for node in graph.nodes for v in node.outputs)]
-    return any(v.dtype in STORAGE_DTYPES for v in values)
+    types = {i.value.type.dtype for i in graph.inputs}
+    types.update([v.type.dtype for node in graph.nodes for v in node.outputs])
+    return not types.isdisjoint(STORAGE_DTYPES)
 
 
 def with_settings(

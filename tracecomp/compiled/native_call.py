@@ -255,8 +255,11 @@ class _Writer:
 
     def known_source(self, kind: int, ref: Any) -> int:
         """The number of a tensor that the recording reads or writes."""
+        key = (kind, ref if kind == ARGUMENT else id(ref))
+        if key in self.sources:
+            return self.sources[key]
         t = self.leaves[ref] if kind == ARGUMENT else ref
-        slot = self.used.get((kind, ref if kind == ARGUMENT else id(ref)))
+        slot = self.used.get(key)
         return self.source(kind, ref, 2, t._data.dtype, t._data.shape, slot)
 
     def _preparation(self) -> int:

@@ -45,23 +45,36 @@ class PackedGraph:
 
 def packed(graph: Graph) -> PackedGraph:
     """``graph`` as tables."""
-    return _Packer(origins=True).packed(graph)
+    return _Packer().packed(graph)
 
 
 def content(graph: Graph) -> str:
     """Text that is equal for equal graphs, whatever their origins. It leaves out the elements of constants."""
-    return _content(_Packer(origins=False).packed(graph))
-
-
-def _content(form: PackedGraph) -> str:
-    inputs = [(str(type), name, role) for type, name, role, _ in form.inputs]
-    nodes = [node[:4] for node in form.nodes]
-    keys = [[(name, _shown(value)) for name, value in attrs_key(attrs)] for attrs in form.attrs]
-    return repr((form.name, inputs, list(map(str, form.types)), keys, nodes, form.outputs))
+    keys: _Table[AttrsKey] = _Table()
+    types: _Table[TensorType] = _Table()
+    operators: dict[str, int] = {}
+    values = {i.value: n for n, i in enumerate(graph.inputs)}
+    inputs = [(types.number(i.value.type), i.name, i.role) for i in graph.inputs]
+    attrs: list[Attrs] = []
+    nodes: list[int] = []
+    for node in graph.nodes:
+        name, operands, results = node.op.name, node.inputs, node.outputs
+        number = keys.number(node.key)
+        if number == len(attrs):
+            attrs.append(node.attrs)
+        nodes += (operators.setdefault(name, len(operators)), number, len(operands), len(results))
+        nodes += [values[v] for v in operands]
+        for value in results:
+            values[value] = len(values)
+            nodes.append(types.number(value.type))
+    outputs = [(values[o.value], o.name, o.role) for o in graph.outputs]
+    # Bodies are told apart by content: in ``keys`` each one is an object of its own.
+    plain = [attrs_key({name: _shown(value) for name, value in table.items()}) for table in attrs]
+    return repr((graph.name, inputs, list(map(str, types.numbers)), plain, list(operators), nodes, outputs))
 
 
 def _shown(value: object) -> object:
-    return _content(value) if isinstance(value, PackedGraph) else value
+    return content(value) if isinstance(value, Graph) else value
 
 
 class _Table(Generic[T]):
@@ -80,10 +93,9 @@ class _Table(Generic[T]):
 
 
 class _Packer:
-    """Packs a graph. Bodies that several nodes share stay shared. Without ``origins``, all nodes have the same one."""
+    """Packs a graph. Bodies that several nodes share stay shared."""
 
-    def __init__(self, origins: bool) -> None:
-        self._origins = origins
+    def __init__(self) -> None:
         self._bodies: dict[Graph, PackedGraph] = {}
 
     def packed(self, graph: Graph) -> PackedGraph:
@@ -92,7 +104,6 @@ class _Packer:
         origins: _Table[Origin] = _Table()
         values = {i.value: n for n, i in enumerate(graph.inputs)}
         unknown = Origin()
-        known = graph.origin if self._origins else {}
         nodes: list[PackedNode] = []
         attrs: list[Attrs] = []
         for node in graph.nodes:
@@ -101,7 +112,7 @@ class _Packer:
                 attrs.append({name: self._attr(value) for name, value in node.attrs.items()})
             operands = tuple([values[v] for v in node.inputs])
             results = tuple([types.number(v.type) for v in node.outputs])
-            nodes.append((node.op.name, operands, number, results, origins.number(known.get(node, unknown))))
+            nodes.append((node.op.name, operands, number, results, origins.number(graph.origin.get(node, unknown))))
             for value in node.outputs:
                 values[value] = len(values)
         outputs = tuple([(values[o.value], o.name, o.role) for o in graph.outputs])

@@ -169,7 +169,7 @@ class Record:
             header[f"{name}.end"] = firsts[name] + 8 * len(rows) * len(TABLES[name])
         flat = [header.get(word, 0) for word in HEADER]
         flat += [word for rows in self.rows.values() for r in rows for word in r]
-        memory[:] = [self._resolve(word, firsts) for word in flat]
+        memory[:] = [word if type(word) is int and word >= 0 else self._resolve(word, firsts) for word in flat]
         return memory, [self._code, self._kept, self._work]
 
     def _resolve(self, word: Word, firsts: Mapping[str, int]) -> int:

@@ -26,6 +26,8 @@ class Segment:
 def has_external(graph: Graph) -> bool:
     """Whether the host runs some live node; CompileError if one is in a loop or branch."""
     found = False
+    if not any(op.may_need_host or op.kind == "control" for op in {node.op for node in graph.nodes}):
+        return found  # most graphs: finding out which nodes are live takes longer
     for node in graph.live_nodes():
         found |= node.op.may_need_host and node.op.run_by_host(v.type for v in node.inputs)
         for value in node.attrs.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -92,10 +93,10 @@ class MemoryGuard:
         if self.writes:
             every = _Spans(arrays)
             for n, (_, name, _, is_written) in enumerate(self.lasting):
-                if is_written and every.meets(arrays[n], n):
+                if is_written and every.meets_another(n):
                     return f"captured tensor {name}, which the program writes, shares memory with another tensor"
             self._written = [a for a, x in zip(arrays, self.lasting, strict=True) if x[3]]
-            self._spans = (every, _Spans(self._written))
+            self._spans = (every, every.part([n for n, x in enumerate(self.lasting) if x[3]]))
         self._known = list(map(weakref.ref, arrays))
         return None
 
@@ -105,7 +106,7 @@ class MemoryGuard:
         for n, (array, (_, name, _, is_written)) in enumerate(zip(given, self.given, strict=True)):
             if (every if is_written else written).meets(array):
                 return f"{name} shares memory with a captured tensor{'' if is_written else ' that the program writes'}"
-            if is_written and among.meets(array, n):
+            if is_written and among.meets_another(n):
                 return f"{name}, which the program writes, shares memory with another argument or attribute"
         return None
 
@@ -114,18 +115,32 @@ class _Spans:
     """The memory of ``arrays``, for overlap queries."""
 
     def __init__(self, arrays: Iterable[Array]) -> None:
-        self._found = sorted(
-            [(*byte_bounds(a), n, a) for n, a in enumerate(map(plain, arrays)) if a.size], key=lambda s: s[:3]
-        )
+        self._by_number = {n: (*byte_bounds(a), n, a) for n, a in enumerate(map(plain, arrays)) if a.size}
+        self._sort()
+
+    def part(self, numbers: Iterable[int]) -> _Spans:
+        """The memory of the arrays with these numbers."""
+        found = _Spans(())
+        found._by_number = {n: self._by_number[n] for n in numbers if n in self._by_number}
+        found._sort()
+        return found
+
+    def meets(self, array: Array) -> bool:
+        """Whether one of the arrays shares memory with ``array``."""
+        array = plain(array)
+        return bool(array.size) and self._meets((*byte_bounds(array), -1, array))
+
+    def meets_another(self, number: int) -> bool:
+        """Whether another one of the arrays shares memory with the array of this number."""
+        return number in self._by_number and self._meets(self._by_number[number])
+
+    def _sort(self) -> None:
+        self._found = sorted(self._by_number.values(), key=itemgetter(0, 1, 2))
         self._starts = [start for start, *_ in self._found]
         self._reach = max([end - start for start, end, *_ in self._found], default=0)
 
-    def meets(self, array: Array, itself: int | None = None) -> bool:
-        """Whether one of the arrays, other than number ``itself``, shares memory with ``array``."""
-        if not array.size or not self._found:
-            return False
-        array = plain(array)
-        start, end = byte_bounds(array)
+    def _meets(self, span: tuple[int, int, int, Array]) -> bool:
+        start, end, itself, array = span
         k = bisect_right(self._starts, end - 1)
         while k and self._starts[k - 1] > start - self._reach:
             k -= 1
