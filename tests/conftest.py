@@ -12,6 +12,7 @@ import re
 import sys
 import tomllib
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -121,3 +122,18 @@ def _free_compilation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Recording and compiling cost nothing, so how many there are depends on no clock."""
     if budget := sys.modules.get("tracecomp.compiled.budget"):
         monkeypatch.setattr(budget, "clock", lambda: 0.0)
+
+
+@pytest.fixture
+def served_at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The thread that makes machine code for frequent calls does not rest, and has no work of earlier tests."""
+    # Most tests need none of this, so their files import tracecomp themselves.
+    from tests.eager.unheard import Unheard
+    from tracecomp.eager.device import use
+    from tracecomp.eager_kernels import background
+
+    monkeypatch.setattr(background, "REST", 0.0)
+    monkeypatch.setattr(use, "begun", Unheard())
+    background.finish()
+    yield
+    background.finish()

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,9 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.eager.unheard import Unheard
+from tests.compiled.frequent_calls import CALLS, bits, data, heated, needs_native_calls, served
 from tests.references import by_numpy
 from tracecomp.base import config
-from tracecomp.eager.device import use
 from tracecomp.eager.overrides import TorchFunctionMode
 from tracecomp.eager_kernels import background
 from tracecomp.functional.warm import EVERY, Warm
@@ -26,45 +25,7 @@ from tracecomp.nn.hooks import register_module_forward_hook
 from tracecomp.runtime.object_layout import objects_are_known
 
 Tensor = torch.Tensor
-CALLS = 3 * EVERY
-needs_native_calls = pytest.mark.skipif(
-    not objects_are_known(), reason="calls go through Python on this interpreter, so eager ones are not served"
-)
-
-
-@pytest.fixture(autouse=True)
-def _without_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(background, "REST", 0.0)
-    monkeypatch.setattr(use, "begun", Unheard())
-    background.finish()  # requests of earlier tests may fill the queue
-    yield
-    background.finish()
-
-
-def heated(call: Callable[[], Any]) -> list[Any]:
-    """Results of many calls: of the first, of some while machine code is made, and of one that it serves."""
-    found = [call() for _ in range(CALLS)]
-    background.finish()
-    return [found[0], found[-1], call(), call()]
-
-
-def bits(value: Any) -> list[bytes]:
-    if isinstance(value, Tensor):
-        return [value.detach().numpy().tobytes()]
-    return [b for x in value for b in bits(x)]
-
-
-def served(function: Callable[..., Any]) -> bool:
-    """Whether machine code serves some calls of a published function."""
-    while hasattr(function, "__wrapped__") and "accepted" not in function.__code__.co_freevars:
-        function = function.__wrapped__
-    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
-    return any(type(run).__name__ != "Warm" for run in cells["accepted"].cell_contents.values())
-
-
-def data(*shape: int) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(0).standard_normal(shape).astype(np.float32))
-
+pytestmark = pytest.mark.usefixtures("served_at_once")
 
 CASES: dict[str, Callable[[Tensor, Tensor], Any]] = {
     "add": lambda x, y: torch.add(x, y),

@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import tracecomp as torch
-from tests.compiled.test_hot_calls import bits, data, needs_native_calls
-from tests.eager.unheard import Unheard
+from tests.compiled.frequent_calls import CALLS, bits, data, needs_native_calls
 from tracecomp.compiled import hot_calls
-from tracecomp.eager.device import use
 from tracecomp.eager_kernels import background
-from tracecomp.functional.warm import EVERY
 from tracecomp.nn import functional as F
 from tracecomp.runtime.call import take_calls
 
 Tensor = torch.Tensor
-CALLS = 3 * EVERY
-
-
-@pytest.fixture(autouse=True)
-def _without_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(background, "REST", 0.0)
-    monkeypatch.setattr(use, "begun", Unheard())
-    background.finish()  # requests of earlier tests may fill the queue
-    yield
-    background.finish()
+pytestmark = pytest.mark.usefixtures("served_at_once")
 
 
 def _zeros(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

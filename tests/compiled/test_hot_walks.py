@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -12,10 +12,8 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.eager.unheard import Unheard
 from tracecomp.autograd import walks
 from tracecomp.autograd.walks import AFTER_EAGER, Walk
-from tracecomp.eager.device import use
 from tracecomp.eager_kernels import background
 from tracecomp.nn import functional as F
 
@@ -23,10 +21,8 @@ Tensor = torch.Tensor
 
 
 @pytest.fixture(autouse=True)
-def _served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Walk]]:
+def _served(monkeypatch: pytest.MonkeyPatch, served_at_once: None) -> list[Walk]:
     """The walks that programs have run."""
-    monkeypatch.setattr(background, "REST", 0.0)
-    monkeypatch.setattr(use, "begun", Unheard())
     served: list[Walk] = []
     serve = Walk.serve
 
@@ -37,9 +33,7 @@ def _served(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Walk]]:
 
     monkeypatch.setattr(Walk, "serve", noted)
     walks._walks.clear()
-    background.finish()
-    yield served
-    background.finish()
+    return served
 
 
 def data(*shape: int, seed: int = 0) -> Tensor:

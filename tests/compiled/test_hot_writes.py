@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.compiled.test_hot_calls import data, needs_native_calls, served
-from tests.eager.unheard import Unheard
-from tracecomp.eager.device import use
+from tests.compiled.frequent_calls import CALLS, data, needs_native_calls, served
 from tracecomp.eager_kernels import background
-from tracecomp.functional.warm import EVERY
 from tracecomp.runtime.object_layout import objects_are_known
 
 Tensor = torch.Tensor
-CALLS = 3 * EVERY
-
-
-@pytest.fixture(autouse=True)
-def _without_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(background, "REST", 0.0)
-    monkeypatch.setattr(use, "begun", Unheard())
-    background.finish()  # requests of earlier tests may fill the queue
-    yield
-    background.finish()
+pytestmark = pytest.mark.usefixtures("served_at_once")
 
 
 def heat(write: Callable[..., Any], *shapes: tuple[int, ...]) -> None:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracecomp as tc
-from tests.compiled.test_hot_calls import CALLS, needs_native_calls
-from tests.eager.unheard import Unheard
+from tests.compiled.frequent_calls import CALLS, needs_native_calls
 from tests.references import numpy_reference
 from tracecomp.compiled import strided_calls
 from tracecomp.compiled.trial_runs import copies
-from tracecomp.eager.device import use
 from tracecomp.eager_kernels import background
 from tracecomp.nn import functional as F
 
-
-@pytest.fixture(autouse=True)
-def _without_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(background, "REST", 0.0)
-    monkeypatch.setattr(use, "begun", Unheard())
-    background.finish()
-    yield
-    background.finish()
-
+pytestmark = pytest.mark.usefixtures("served_at_once")
 
 LAYOUTS: dict[str, Callable[[Any], Any]] = {
     "transposed": lambda x: x[:6, :4].t(),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -12,32 +12,18 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.eager.unheard import Unheard
+from tests.compiled.frequent_calls import CALLS, data
 from tracecomp.base.config import override
 from tracecomp.compiled.tracked_calls import _TrackedNode
-from tracecomp.eager.device import use
 from tracecomp.eager_kernels import background
-from tracecomp.functional.warm import EVERY
 from tracecomp.nn import functional as F
 
 Tensor = torch.Tensor
-
-
-@pytest.fixture(autouse=True)
-def _without_rests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(background, "REST", 0.0)
-    monkeypatch.setattr(use, "begun", Unheard())
-    background.finish()  # requests of earlier tests may fill the queue
-    yield
-    background.finish()
-
-
-def data(*shape: int, seed: int = 0) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(seed).standard_normal(shape).astype(np.float32))
+pytestmark = pytest.mark.usefixtures("served_at_once")
 
 
 def heat(call: Callable[[], Any]) -> None:
-    for _ in range(3 * EVERY):
+    for _ in range(CALLS):
         call()
     background.finish()
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 import tracecomp as torch
-from tests.eager.unheard import Unheard
-from tracecomp.eager.device import use
 from tracecomp.eager_kernels import background
 from tracecomp.functional.warm import EVERY, Warm
 from tracecomp.optim import optimizer, served
@@ -25,13 +22,8 @@ CASES: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture(autouse=True)
-def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(background, "REST", 0.0)
-    monkeypatch.setattr(use, "begun", Unheard())
-    background.finish()  # requests of earlier tests may fill the queue
+def _alone(served_at_once: None) -> None:
     served._served.clear()
-    yield
-    background.finish()
 
 
 def machine_code() -> int:

@@ -251,7 +251,7 @@ def elementwise_of_expanded(g: Rewriter, a: Application) -> Replacement:
 @RULES.on_kind("elementwise")
 def elementwise_of_filled(g: Rewriter, a: Application) -> Replacement:
     """add(x, full(c, shape)) -> add(x, c)"""
-    if len(a.inputs) == 1:
+    if len(a.inputs) == 1 or not any(v.shape and made_by(v, "full") for v in a.inputs):
         return None
     rest = [v.shape for v in a.inputs if constant(v) is None]
     # Other operands must determine the shape, or it would be lost.

@@ -93,7 +93,7 @@ class MemoryGuard:
         if self.writes:
             every = _Spans(arrays)
             for n, (_, name, _, is_written) in enumerate(self.lasting):
-                if is_written and every.meets_another(n):
+                if is_written and every.meets(n, every):
                     return f"captured tensor {name}, which the program writes, shares memory with another tensor"
             self._written = [a for a, x in zip(arrays, self.lasting, strict=True) if x[3]]
             self._spans = (every, every.part([n for n, x in enumerate(self.lasting) if x[3]]))
@@ -103,10 +103,10 @@ class MemoryGuard:
     def _shared(self, given: Sequence[Array]) -> str | None:
         every, written = self._spans
         among = _Spans(given)
-        for n, (array, (_, name, _, is_written)) in enumerate(zip(given, self.given, strict=True)):
-            if (every if is_written else written).meets(array):
+        for n, (_, name, _, is_written) in enumerate(self.given):
+            if (every if is_written else written).meets(n, among):
                 return f"{name} shares memory with a captured tensor{'' if is_written else ' that the program writes'}"
-            if is_written and among.meets_another(n):
+            if is_written and among.meets(n, among):
                 return f"{name}, which the program writes, shares memory with another argument or attribute"
         return None
 
@@ -125,29 +125,23 @@ class _Spans:
         found._sort()
         return found
 
-    def meets(self, array: Array) -> bool:
-        """Whether one of the arrays shares memory with ``array``."""
-        array = plain(array)
-        return bool(array.size) and self._meets((*byte_bounds(array), -1, array))
-
-    def meets_another(self, number: int) -> bool:
-        """Whether another one of the arrays shares memory with the array of this number."""
-        return number in self._by_number and self._meets(self._by_number[number])
+    def meets(self, number: int, of: _Spans) -> bool:
+        """Whether one of the arrays shares memory with array ``number`` of ``of``, and is another one."""
+        if number not in of._by_number:
+            return False
+        start, end, itself, array = of._by_number[number]
+        k = bisect_right(self._starts, end - 1)
+        while k and self._starts[k - 1] > start - self._reach:
+            k -= 1
+            _, stop, other, memory = self._found[k]
+            if stop > start and (other != itself or of is not self) and overlap(array, memory):
+                return True
+        return False
 
     def _sort(self) -> None:
         self._found = sorted(self._by_number.values(), key=itemgetter(0, 1, 2))
         self._starts = [start for start, *_ in self._found]
         self._reach = max([end - start for start, end, *_ in self._found], default=0)
-
-    def _meets(self, span: tuple[int, int, int, Array]) -> bool:
-        start, end, itself, array = span
-        k = bisect_right(self._starts, end - 1)
-        while k and self._starts[k - 1] > start - self._reach:
-            k -= 1
-            _, stop, number, other = self._found[k]
-            if stop > start and number != itself and overlap(array, other):
-                return True
-        return False
 
 
 def overlap(a: Array, b: Array) -> bool:
