@@ -73,7 +73,8 @@ def _take_held_apart(value: object, parts: dict[int, object]) -> None:
 
 def _only_calls_hold(values: Sequence[object], parts: Mapping[int, object], depth: int = 8) -> bool:
     """Whether all that refers to ``values`` are frames, ``parts``, and containers and closures of such."""
-    owners = [x for x in gc.get_referrers(*values) if x is not values and id(x) not in parts]
+    asked = tuple(values)  # CPython 3.13 finds the tuple of arguments, too
+    owners = [x for x in gc.get_referrers(*asked) if x is not values and x is not asked and id(x) not in parts]
     containers = [x for x in owners if type(x) in _HELD]
     if len(containers) + sum(isinstance(x, FrameType) for x in owners) < len(owners):
         return False
