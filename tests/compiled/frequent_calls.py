@@ -1,4 +1,4 @@
-"""What tests of frequent calls share: calls until machine code serves them, operands, and results in bits."""
+"""Helpers of tests of frequent calls: calls until machine code serves them, operands, and results in bits."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def content(graph: Graph) -> str:
             values[value] = len(values)
             nodes.append(types.number(value.type))
     outputs = [(values[o.value], o.name, o.role) for o in graph.outputs]
-    # Bodies are told apart by content: in ``keys`` each one is an object of its own.
+    # The content of bodies counts: ``keys`` compares them by identity.
     plain = [attrs_key({name: _shown(value) for name, value in table.items()}) for table in attrs]
     return repr((graph.name, inputs, list(map(str, types.numbers)), plain, list(operators), nodes, outputs))
 

@@ -126,7 +126,7 @@ class _Spans:
         return found
 
     def meets(self, number: int, of: _Spans) -> bool:
-        """Whether one of the arrays shares memory with array ``number`` of ``of``, and is another one."""
+        """Whether one of the arrays, other than array ``number`` of ``of`` itself, shares memory with that array."""
         if number not in of._by_number:
             return False
         start, end, itself, array = of._by_number[number]
