@@ -55,7 +55,10 @@ class Leave:
         self._where = where
 
     def __get__(self, block: object, kind: type | None = None) -> Any:
-        return self if block is None else partial(_call, partial(self._where().update, before_of(block)))
+        if block is None:
+            return self
+        before = block.__dict__.setdefault("_before", {})  # ``before_of``, inlined: programs leave blocks at each call
+        return partial(_call, partial(self._where().update, before))
 
     def __call__(self, block: object, *error: object) -> Any:
         """Called by ``contextlib.ExitStack``, which reads it from the class."""

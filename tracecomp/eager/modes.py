@@ -130,8 +130,11 @@ class _GradMode(ContextDecorator):
         return self if fn is None else self(fn)
 
     def __enter__(self) -> None:
-        before_of(self).update(grad=modes.grad, grad_asked=modes.grad_asked)
-        _set_grad(self.mode)
+        # ``_set_grad`` and ``before_of``, inlined: programs enter such blocks at each call.
+        own, mode = modes.__dict__, self.mode
+        before = self.__dict__.setdefault("_before", {})
+        before["grad"], before["grad_asked"], inference = own["grad"], own["grad_asked"], own["inference"]
+        own["grad"], own["grad_asked"] = mode and not inference, mode and inference
 
 
 def _set_grad(mode: bool) -> None:
