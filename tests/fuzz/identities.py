@@ -133,7 +133,11 @@ class Watch:
         """Note the identities that are kept although their objects are gone."""
         self._looking = True
         # The last ones first: later objects reference earlier ones.
-        for key in list(islice(reversed(self._held), None if all_of_them else RECENT)):
+        try:
+            keys = list(islice(reversed(self._held), None if all_of_them else RECENT))
+        except RuntimeError:  # another thread has added one since ``reversed``: the next look finds them
+            keys = []
+        for key in keys:
             if sys.getrefcount(self._held[key].x) == ALONE:
                 self._held[key].x = None
                 self._gone.append(self._held.pop(key))
