@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import tracecomp as torch
+from tests.compiled.frequent_calls import needs_native_calls
 from tracecomp import nn
 from tracecomp.eager.modes import MEMORY, module_changes
 from tracecomp.record.guards.state_guards import ModulesGuard
-from tracecomp.runtime.object_layout import objects_are_known
 
 
 class Scaled(nn.Module):
@@ -42,7 +42,7 @@ def same(compiled: Any, model: Any, x: Any) -> None:
         np.testing.assert_array_equal(compiled(x).numpy(), model(x).numpy())
 
 
-@pytest.mark.skipif(not objects_are_known(), reason="calls go through Python on this interpreter")
+@needs_native_calls
 def test_assignments_that_mean_nothing_leave_calls_native(
     made: tuple[Any, Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

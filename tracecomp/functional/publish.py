@@ -419,7 +419,8 @@ def _remembering(
     accepted: dict[tuple[Any, ...], Callable[..., Any]] = {}
     lists, draws = arguments.lists, known.draws
 
-    # Every call of every function passes here, so each check is made only for functions that need it.
+    # It chooses the runner of a kind that passed before, or ``check``. A generator becomes the call's stream first, as
+    # runners draw from the current one. Every call of every function passes here, so no step is a separate function.
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             if draws and type(kwargs.get("generator")) is rng.Generator and _are_plain((*args, *kwargs.values())):
